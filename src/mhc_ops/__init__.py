@@ -1,0 +1,3 @@
+"""Operators of Manifold-Constrained Hyper-Connections (mHC) for PyTorch."""
+
+from .version import __version__ as __version__

@@ -1,0 +1,33 @@
+"""Every exception this package raises on purpose.
+
+MhcError
+├── ArgumentError (ValueError)          a value that no operator accepts
+│   ├── ShapeError                      rank, size or layout
+│   ├── DtypeError                      dtype
+│   └── DeviceError                     tensors on different devices
+└── UnsupportedError (RuntimeError)     a right call that this implementation or machine cannot serve
+"""
+
+
+class MhcError(Exception):
+    """Base of all errors of mhc_ops."""
+
+
+class ArgumentError(MhcError, ValueError):
+    """An argument has a value that the operator does not accept."""
+
+
+class ShapeError(ArgumentError):
+    """A tensor's rank or sizes do not fit the others."""
+
+
+class DtypeError(ArgumentError):
+    """A tensor's dtype is outside the operator's contract."""
+
+
+class DeviceError(ArgumentError):
+    """Tensors of one call lie on different devices."""
+
+
+class UnsupportedError(MhcError, RuntimeError):
+    """The call is right, but the chosen implementation or this machine cannot serve it."""

@@ -1,0 +1,59 @@
+"""What the operators return, and the names of the implementations."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Impl(str, Enum):
+    """An implementation that a caller may name; `auto` chooses by device."""
+
+    AUTO = "auto"
+    REFERENCE = "reference"
+    TORCH = "torch"
+    CPU = "cpu"
+    TRITON = "triton"
+
+
+class MhcPreForward(NamedTuple):
+    """Outputs of the bare MhcPre; the last three are what its backward needs.
+
+    h_in [.., D] as x; all others float32 (float64 for float64 x): h_post [.., N]; h_res [.., N, N] or
+    [.., N!], the logits before Sinkhorn, None when alpha has two entries; inv_rms [..];
+    h_mix [.., F], not yet scaled by inv_rms; h_pre [.., N].
+    """
+
+    h_in: Tensor
+    h_post: Tensor
+    h_res: Tensor | None
+    inv_rms: Tensor
+    h_mix: Tensor
+    h_pre: Tensor
+
+
+class MhcPreBackward(NamedTuple):
+    """Gradients of the bare MhcPre; None for what was not wanted, and for gamma where there is none.
+
+    grad_x [.., N, D] as x; the others float32 (float64 for float64 x): grad_phi [F, N*D],
+    grad_alpha [3] or [2], grad_bias [F], grad_gamma [N, D].
+    """
+
+    grad_x: Tensor | None
+    grad_phi: Tensor | None
+    grad_alpha: Tensor | None
+    grad_bias: Tensor | None
+    grad_gamma: Tensor | None
+
+
+class MhcPre(NamedTuple):
+    """Outputs of the differentiable mhc_pre.
+
+    h_in [.., D] as x; h_post [.., N]; h_res_logits [.., N, N] or [.., N!], None when alpha has two
+    entries; x, the input handed on: give it to mhc_post, and its gradient is added inside the backward.
+    """
+
+    h_in: Tensor
+    h_post: Tensor
+    h_res_logits: Tensor | None
+    x: Tensor
