@@ -5,7 +5,7 @@ MhcError
 │   ├── ShapeError                      rank, size or layout
 │   ├── DtypeError                      dtype
 │   └── DeviceError                     tensors on different devices
-└── UnsupportedError (RuntimeError)     a right call that this implementation or machine cannot serve
+└── UnsupportedError (RuntimeError)     a right call that cannot be served here
 """
 
 

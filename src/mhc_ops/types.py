@@ -19,9 +19,9 @@ class Impl(str, Enum):
 class MhcPreForward(NamedTuple):
     """Outputs of the bare MhcPre; the last three are what its backward needs.
 
-    h_in [.., D] as x; all others float32 (float64 for float64 x): h_post [.., N]; h_res [.., N, N] or
-    [.., N!], the logits before Sinkhorn, None when alpha has two entries; inv_rms [..];
-    h_mix [.., F], not yet scaled by inv_rms; h_pre [.., N].
+    h_in [.., D] as x; all others float32 (float64 for float64 x): h_post [.., N]; h_res [.., N, N]
+    or [.., N!], the logits before Sinkhorn, None when alpha has two entries; inv_rms [..]; h_mix
+    [.., F], not yet scaled by inv_rms; h_pre [.., N].
     """
 
     h_in: Tensor
@@ -33,7 +33,7 @@ class MhcPreForward(NamedTuple):
 
 
 class MhcPreBackward(NamedTuple):
-    """Gradients of the bare MhcPre; None for what was not wanted, and for gamma where there is none.
+    """Gradients of the bare MhcPre; None for what was not wanted, and without gamma for it.
 
     grad_x [.., N, D] as x; the others float32 (float64 for float64 x): grad_phi [F, N*D],
     grad_alpha [3] or [2], grad_bias [F], grad_gamma [N, D].
@@ -50,7 +50,8 @@ class MhcPre(NamedTuple):
     """Outputs of the differentiable mhc_pre.
 
     h_in [.., D] as x; h_post [.., N]; h_res_logits [.., N, N] or [.., N!], None when alpha has two
-    entries; x, the input handed on: give it to mhc_post, and its gradient is added inside the backward.
+    entries; x, the input handed on: give it to mhc_post, and its gradient is added inside the
+    backward.
     """
 
     h_in: Tensor

@@ -1,0 +1,1 @@
+"""MhcPre and MhcPreBackward."""

@@ -1,0 +1,39 @@
+# `make run` and `make test` set everything up themselves. PIP_ARGS goes to every pip call.
+PYTHON ?= python3
+PIP_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n 2
+
+.PHONY: venv build run test test-long lint bench clean
+
+venv: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt torch
+	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	touch $@
+
+build: venv
+	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt --no-deps -e .
+
+run: venv
+	$(BIN)/mhc-ops demo
+
+lint: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(PYTEST) -m 'not long'
+
+test-long: venv
+	$(PYTEST)
+
+bench: venv
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

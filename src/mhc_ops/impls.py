@@ -1,0 +1,59 @@
+"""Which implementations exist here, and which one `auto` takes."""
+
+import torch
+from torch import Tensor
+
+from .errors import ArgumentError, UnsupportedError
+from .types import Impl
+
+OPERATORS = ("mhc_pre", "mhc_pre_forward", "mhc_pre_backward")
+_PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
+_WHAT = {
+    Impl.REFERENCE: "eager torch in the order of the equations, any device",
+    Impl.TORCH: "torch operations over token blocks, any device",
+    Impl.CPU: "C++ kernels for CPU tensors",
+    Impl.TRITON: "Triton kernels for GPU tensors",
+}
+
+
+def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why `impl` cannot serve tensors of this kind, or None if it can."""
+    if impl in (Impl.CPU, Impl.TRITON):
+        return "this version ships no such kernels"
+    return None
+
+
+def resolve(op: str, impl: Impl, x: Tensor) -> Impl:
+    """The implementation that serves `x`. A named one is never replaced by another."""
+    if impl is Impl.AUTO:
+        return next(i for i in _PREFERENCE if obstacle(i, x.device, x.dtype) is None)
+    reason = obstacle(impl, x.device, x.dtype)
+    if reason is not None:
+        raise UnsupportedError(
+            f"{op}: impl='{impl.value}' cannot run here: {reason}; use impl='auto' or 'torch'."
+        )
+    return impl
+
+
+def explain(name: str, *args: Tensor | None) -> str:
+    """Say which implementation `auto` takes for operator `name` and why, in a few lines of text.
+
+    Args: name: a public operator, such as "mhc_pre". args: the call's tensors; their device and
+          dtype decide. Without them the answer is for bfloat16 tensors on the CPU.
+    """
+    if name not in OPERATORS:
+        raise ArgumentError(f"explain: name must be one of {', '.join(OPERATORS)}, got {name!r}.")
+    x = next((a for a in args if isinstance(a, Tensor)), None)
+    device = torch.device("cpu") if x is None else x.device
+    dtype = torch.bfloat16 if x is None else x.dtype
+    lines = []
+    chosen = None
+    for impl in _PREFERENCE:
+        reason = obstacle(impl, device, dtype)
+        if reason is None and chosen is None:
+            chosen = impl
+        verdict = f"not here: {reason}" if reason else "chosen" if impl is chosen else "available"
+        lines.append(f"  {impl.value:<10}{verdict} ({_WHAT[impl]})")
+    assert chosen is not None
+    kind = f"{str(dtype).removeprefix('torch.')} on {device}"
+    return "\n".join([f"{name}, {kind}: impl='auto' takes '{chosen.value}'", *lines])

@@ -1,0 +1,82 @@
+"""Summation orders and roundings that every torch-built implementation shares.
+
+The numeric contract asks for the same bits whatever the number of tokens, threads or chunks. Plain
+torch gives them only when its matmul sees shapes it treats alike, hence the padding and the
+superblocks here.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+SUPERBLOCK = 256  # tokens; parameter-gradient sums start from zero in each, and are added ascending
+TILE = 16  # float32 GEMMs of BLAS libraries give a row the same bits in any batch of whole tiles
+
+
+def rows_matmul(rows: Tensor, weights: Tensor) -> Tensor:
+    """rows [T, K] @ weights [F, K]^T -> [T, F]; a row's bits do not depend on the other rows."""
+    tokens, features = len(rows), len(weights)
+    return (_tiled(rows) @ _tiled(weights).T)[:tokens, :features]
+
+
+def rows_matmul_wide(rows: Tensor, weights: Tensor) -> Tensor:
+    """rows [T, F] @ weights [F, K] -> [T, K]; a row's bits do not depend on the other rows."""
+    tokens, columns = len(rows), weights.shape[1]
+    return (_tiled(rows) @ _tiled(weights, dim=1))[:tokens, :columns]
+
+
+def token_matmul(left: Tensor, right: Tensor) -> Tensor:
+    """left [T, F]^T @ right [T, K] -> [F, K], summed superblock by superblock."""
+    total = left.new_zeros(left.shape[1], right.shape[1])
+    for start in range(0, len(left), SUPERBLOCK):
+        total = total + left[start : start + SUPERBLOCK].T @ right[start : start + SUPERBLOCK]
+    return total
+
+
+def token_sum(values: Tensor) -> Tensor:
+    """values [T, ...] -> [...], summed superblock by superblock."""
+    total = values.new_zeros(values.shape[1:])
+    for start in range(0, len(values), SUPERBLOCK):
+        total = total + values[start : start + SUPERBLOCK].sum(0)
+    return total
+
+
+def mean_square(x: Tensor, dims: int | tuple[int, ...]) -> Tensor:
+    """Mean of x^2 over `dims`, in float64: in float32 the squares overflow from 2e19 on."""
+    return x.to(torch.float64).square().mean(dims)
+
+
+def inv_root(mean_sq: Tensor, eps: float, outside: bool) -> Tensor:
+    """(mean_sq + eps)^-1/2, or 1 / (sqrt(mean_sq) + eps) where eps stands outside the root."""
+    return 1 / (mean_sq.sqrt() + eps) if outside else (mean_sq + eps).rsqrt()
+
+
+def rms_coefficient(d_inv: Tensor, inv: Tensor, size: int, eps: float, outside: bool) -> Tensor:
+    """c with d_inv * d inv / dx = -c * x for inv = inv_root of the mean of `size` squares.
+
+    Products start at d_inv, which is 0 where a zero row makes inv^3 overflow.
+    """
+    if not outside:
+        return d_inv * inv * inv * inv / size
+    rms = 1 / inv - eps
+    return torch.where(rms > 0, d_inv * inv * inv / (size * rms.clamp(min=1e-38)), 0.0)
+
+
+def round_hf32(x: Tensor) -> Tensor:
+    """Round float32 to 10 fraction bits, ties away from zero, as the HF32 cube mode does.
+
+    Integer arithmetic on the bits, so no device's own rounding takes part. inf and NaN pass
+    unchanged; float64 goes through float32. To autograd it is the identity.
+    """
+    single = x.detach().to(torch.float32).contiguous()
+    rounded = ((single.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+    step = torch.where(single.isfinite(), rounded.to(x.dtype) - x.detach(), 0.0)
+    return x + step  # exact: the step is a multiple of x's last bit
+
+
+def _tiled(t: Tensor, dim: int = 0) -> Tensor:
+    """Pad `dim` of a float32 matrix with zeros to whole tiles; float64 keeps its shape."""
+    missing = -t.shape[dim] % TILE
+    if missing == 0 or t.dtype != torch.float32:
+        return t
+    return pad(t, (0, 0, 0, missing) if dim == 0 else (0, missing))

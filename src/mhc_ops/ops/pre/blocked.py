@@ -1,0 +1,246 @@
+"""MhcPre and its backward in torch operations over blocks of tokens, on any device.
+
+Extra memory: a few float32 copies of one block, and two [F, N*D] buffers, whatever T is.
+
+With raw x and G = g^T @ x, gamma needs no pass over tokens: grad_phi = gamma * G, grad_gamma =
+sum_f phi * G, and the gradient that reaches x is g @ (phi * gamma). hf32 rounds gamma * x, so it
+cannot fold gamma and forms gamma * x block by block instead.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...numerics import (
+    SUPERBLOCK,
+    TILE,
+    inv_root,
+    rms_coefficient,
+    round_hf32,
+    rows_matmul,
+    rows_matmul_wide,
+)
+from ...types import MhcPreBackward, MhcPreForward
+from .checks import PreNumbers, PreSizes
+
+_TOKENS_ON_CPU = 64  # a block of x stays in the L2 cache; divides SUPERBLOCK
+
+
+def forward(
+    sizes: PreSizes,
+    x: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    bias: Tensor,
+    gamma: Tensor | None,
+    numbers: PreNumbers,
+    out: MhcPreForward,
+) -> None:
+    n, residual = sizes.N, sizes.R
+    folded = _phi_operand(phi, gamma, numbers)
+    gains = _gains(alpha, sizes)
+    flat = MhcPreForward(*(None if t is None else _rows(t, sizes) for t in out))  # type: ignore[arg-type]  # an absent h_res
+    for tokens, _ in _blocks(sizes, x.device):
+        count = tokens.stop - tokens.start
+        xb = _take(x, tokens, sizes, phi.dtype)  # [rows, N, D]
+        operand = xb.flatten(1)
+        inv_rms = inv_root(_mean_square(operand), numbers.norm_eps, numbers.norm_eps_outside).to(
+            phi.dtype
+        )
+        if numbers.hf32:
+            operand = round_hf32(operand if gamma is None else operand * gamma.flatten())
+        h_mix = rows_matmul(operand, folded)
+        z = (h_mix * inv_rms[:, None]).mul_(gains).add_(bias)  # [rows, F]
+        h_pre = torch.sigmoid(z[:, :n]).add_(numbers.hc_eps)
+        h_in = h_pre[:, 0, None] * xb[:, 0]
+        for i in range(1, n):
+            h_in += h_pre[:, i, None] * xb[:, i]
+
+        flat.inv_rms[tokens] = inv_rms[:count, None]
+        flat.h_mix[tokens] = h_mix[:count]
+        flat.h_pre[tokens] = h_pre[:count]
+        flat.h_in[tokens] = h_in[:count]
+        h_post = torch.sigmoid(z[:, n : 2 * n]).mul_(numbers.post_scale).add_(numbers.post_eps)
+        flat.h_post[tokens] = h_post[:count]
+        if flat.h_res is not None and residual:
+            flat.h_res[tokens] = z[:count, 2 * n :]
+
+
+def backward(
+    sizes: PreSizes,
+    x: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    grad_h_in: Tensor,
+    grad_h_post: Tensor,
+    grad_h_res: Tensor | None,
+    inv_rms: Tensor,
+    h_mix: Tensor,
+    h_pre: Tensor,
+    h_post: Tensor,
+    gamma: Tensor | None,
+    grad_x_post: Tensor | None,
+    numbers: PreNumbers,
+    out: MhcPreBackward,
+) -> None:
+    n, d = sizes.N, sizes.D
+    sums = _ParameterSums(sizes, phi, gamma, numbers, out)
+    folded = _phi_operand(phi, gamma, numbers)
+    gains = _gains(alpha, sizes)
+    unfolded_gamma = gamma if numbers.hf32 else None
+    need_u = out.grad_x is not None or (out.grad_gamma is not None and unfolded_gamma is not None)
+    for tokens, ends_superblock in _blocks(sizes, x.device):
+        count = tokens.stop - tokens.start
+        xb = _take(x, tokens, sizes, phi.dtype)  # [rows, N, D]
+        grad_h = _take(grad_h_in, tokens, sizes, phi.dtype)[:, None]  # [rows, 1, D]
+        inv = _take(inv_rms, tokens, sizes, phi.dtype)[:, None]
+        mix = _take(h_mix, tokens, sizes, phi.dtype)
+        pre = _take(h_pre, tokens, sizes, phi.dtype)
+        p = _take(h_post, tokens, sizes, phi.dtype) - numbers.post_eps
+        s = pre - numbers.hc_eps
+
+        a = xb.new_zeros(len(xb), sizes.F)
+        a[:, :n] = (xb * grad_h).sum(-1) * s * (1 - s)
+        a[:, n : 2 * n] = _take(grad_h_post, tokens, sizes, phi.dtype) * p
+        a[:, n : 2 * n] *= 1 - p / numbers.post_scale
+        if grad_h_res is not None:
+            a[:, 2 * n :] = _take(grad_h_res, tokens, sizes, phi.dtype).flatten(1)
+        m = a * gains
+        g = m * inv
+        operand = round_hf32(g) if numbers.hf32 else g
+        u = rows_matmul_wide(operand, folded).unflatten(-1, (n, d)) if need_u else None
+
+        sums.add(xb[:count], operand[:count], u, a[:count], (a * mix * inv)[:count])
+        if ends_superblock:
+            sums.close_superblock()
+        if out.grad_x is None or u is None:
+            continue
+        if unfolded_gamma is not None:
+            u = u * unfolded_gamma
+        d_inv = (m * mix).sum(-1, keepdim=True)
+        c = rms_coefficient(d_inv, inv, n * d, numbers.norm_eps, numbers.norm_eps_outside)
+        u = u.addcmul_(grad_h, pre[..., None]).addcmul_(xb, c[..., None], value=-1)
+        if grad_x_post is not None:
+            u += _take(grad_x_post, tokens, sizes, phi.dtype)
+        _rows(out.grad_x, sizes)[tokens] = u[:count].flatten(1)
+    sums.finish(alpha)
+
+
+class _ParameterSums:
+    """The gradients that sum over tokens, superblock by superblock."""
+
+    def __init__(
+        self,
+        sizes: PreSizes,
+        phi: Tensor,
+        gamma: Tensor | None,
+        numbers: PreNumbers,
+        out: MhcPreBackward,
+    ) -> None:
+        self.sizes, self.phi, self.gamma, self.hf32, self.out = sizes, phi, gamma, numbers.hf32, out
+        unfolded = self.hf32 and gamma is not None
+        self.wants_phi = out.grad_phi is not None or (out.grad_gamma is not None and not unfolded)
+        self.wants_direct_gamma = out.grad_gamma is not None and unfolded
+        zeros: list[Tensor | None] = [
+            phi.new_zeros(sizes.F, sizes.N * sizes.D) if self.wants_phi else None,  # G
+            phi.new_zeros(sizes.F),  # a, the gradient of bias
+            phi.new_zeros(sizes.F),  # a * w, columns of the gradient of alpha
+            phi.new_zeros(sizes.N, sizes.D) if self.wants_direct_gamma else None,
+        ]
+        self.partial = zeros
+        self.total = [None if t is None else t.clone() for t in zeros]
+        if self.wants_phi and out.grad_phi is not None:
+            self.total[0] = out.grad_phi.zero_()
+
+    def add(self, x: Tensor, g: Tensor, u: Tensor | None, a: Tensor, aw: Tensor) -> None:
+        big, bias, columns, gamma = self.partial
+        assert bias is not None
+        assert columns is not None
+        if big is not None:
+            operand = x.flatten(1)
+            if self.hf32:
+                operand = round_hf32(
+                    operand if self.gamma is None else operand * self.gamma.flatten()
+                )
+            big.addmm_(g.T, operand)
+        bias += a.sum(0)
+        columns += aw.sum(0)
+        if gamma is not None:
+            assert u is not None
+            gamma += (x * u[: len(x)]).sum(0)
+
+    def close_superblock(self) -> None:
+        for total, partial in zip(self.total, self.partial, strict=True):
+            if total is not None and partial is not None:
+                total += partial
+                partial.zero_()
+
+    def finish(self, alpha: Tensor) -> None:
+        out, sizes = self.out, self.sizes
+        big, bias, columns, direct = self.total
+        assert bias is not None
+        assert columns is not None
+        if out.grad_bias is not None:
+            out.grad_bias.copy_(bias)
+        if out.grad_alpha is not None:
+            parts = columns.split([sizes.N, sizes.N, sizes.R][: len(alpha)])
+            out.grad_alpha.copy_(torch.stack([part.sum() for part in parts]))
+        if out.grad_gamma is not None:
+            source = direct
+            if source is None:
+                assert big is not None
+                source = (self.phi * big).sum(0).view(sizes.N, sizes.D)
+            out.grad_gamma.copy_(source)
+        if out.grad_phi is not None and self.gamma is not None and not self.hf32:
+            out.grad_phi.mul_(self.gamma.flatten())
+
+
+def _phi_operand(phi: Tensor, gamma: Tensor | None, numbers: PreNumbers) -> Tensor:
+    if numbers.hf32:
+        return round_hf32(phi)
+    return phi if gamma is None else phi * gamma.flatten()
+
+
+def _gains(alpha: Tensor, sizes: PreSizes) -> Tensor:
+    """alpha spread over the F columns."""
+    counts = (sizes.N, sizes.N, sizes.R)
+    return torch.cat([a.expand(count) for a, count in zip(alpha, counts, strict=False)])
+
+
+def _blocks(sizes: PreSizes, device: torch.device) -> Iterator[tuple[slice, bool]]:
+    """Token ranges, each within one superblock, and whether it is the last of its superblock."""
+    step = _TOKENS_ON_CPU if device.type == "cpu" else SUPERBLOCK
+    for start in range(0, sizes.T, step):
+        stop = min(start + step, sizes.T)
+        yield slice(start, stop), stop % SUPERBLOCK == 0 or stop == sizes.T
+
+
+def _rows(t: Tensor, sizes: PreSizes) -> Tensor:
+    """A contiguous output as [T, everything else]."""
+    return t.view(sizes.T, -1) if sizes.T else t.view(0, 1)
+
+
+def _take(t: Tensor, tokens: slice, sizes: PreSizes, dtype: torch.dtype) -> Tensor:
+    """Tokens of a strided [*lead, ...] tensor as a fresh block, zero rows up to whole tiles."""
+    tail = t.shape[len(sizes.lead) :]
+    count = tokens.stop - tokens.start
+    block = torch.empty(-(-count // TILE) * TILE, *tail, dtype=dtype, device=t.device)
+    block[count:] = 0
+    if len(sizes.lead) == 1:
+        block[:count] = t[tokens]
+        return block
+    length, row, start = sizes.lead[1], 0, tokens.start
+    while start < tokens.stop:
+        batch, s = divmod(start, length)
+        stop = min(tokens.stop, (batch + 1) * length)
+        block[row : row + stop - start] = t[batch, s : s + stop - start]
+        row, start = row + stop - start, stop
+    return block
+
+
+def _mean_square(x: Tensor) -> Tensor:
+    """Mean of x^2 along the rows of [rows, N*D], in float64 unless on MPS, which has none."""
+    wide = torch.float32 if x.device.type == "mps" else torch.float64
+    norm: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=wide)
+    return norm.square() / x.shape[1]

@@ -1,0 +1,109 @@
+"""MhcPre and its backward in eager torch, in the order of the equations; the truth of this room.
+
+Any float dtype: 16-bit x is computed in float32, float64 x in float64. Plain differentiable torch
+operations only, so that autograd can go through it any number of times. The derivation is in
+README.md.
+"""
+
+import torch
+from torch import Tensor
+
+from ...numerics import (
+    inv_root,
+    mean_square,
+    rms_coefficient,
+    round_hf32,
+    rows_matmul,
+    rows_matmul_wide,
+    token_matmul,
+    token_sum,
+)
+from ...types import MhcPreBackward, MhcPreForward
+from .checks import PreNumbers
+
+
+def forward(
+    x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor | None, numbers: PreNumbers
+) -> MhcPreForward:
+    n, d = x.shape[-2:]
+    residual = len(phi) - 2 * n
+    xf = x.to(phi.dtype)  # [.., N, D]
+
+    mean_sq = mean_square(x, (-2, -1))  # of raw x
+    inv_rms = inv_root(mean_sq, numbers.norm_eps, numbers.norm_eps_outside).to(phi.dtype)  # [..]
+    scaled = xf if gamma is None else xf * gamma
+    if numbers.hf32:
+        scaled, phi = round_hf32(scaled), round_hf32(phi)
+    h_mix = rows_matmul(scaled.reshape(-1, n * d), phi).view(*x.shape[:-2], len(phi))  # [.., F]
+
+    w_pre, w_post, w_res = (h_mix * inv_rms[..., None]).split([n, n, residual], -1)
+    b_pre, b_post, b_res = bias.split([n, n, residual])
+    h_pre = torch.sigmoid(alpha[0] * w_pre + b_pre) + numbers.hc_eps
+    h_post = numbers.post_scale * torch.sigmoid(alpha[1] * w_post + b_post) + numbers.post_eps
+    h_res = None
+    if residual:
+        h_res = alpha[2] * w_res + b_res
+        if residual == n * n:
+            h_res = h_res.unflatten(-1, (n, n))
+
+    h_in = h_pre[..., 0, None] * xf[..., 0, :]
+    for i in range(1, n):
+        h_in = h_in + h_pre[..., i, None] * xf[..., i, :]
+    return MhcPreForward(h_in.to(x.dtype), h_post, h_res, inv_rms, h_mix, h_pre)
+
+
+def backward(
+    x: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    grad_h_in: Tensor,
+    grad_h_post: Tensor,
+    grad_h_res: Tensor | None,
+    inv_rms: Tensor,
+    h_mix: Tensor,
+    h_pre: Tensor,
+    h_post: Tensor,
+    gamma: Tensor | None,
+    grad_x_post: Tensor | None,
+    numbers: PreNumbers,
+) -> MhcPreBackward:
+    n, d = x.shape[-2:]
+    residual = len(phi) - 2 * n
+    xf, grad_h = x.to(phi.dtype).reshape(-1, n, d), grad_h_in.to(phi.dtype).reshape(-1, 1, d)
+    inv, mix, pre = inv_rms.reshape(-1, 1), h_mix.reshape(-1, len(phi)), h_pre.reshape(-1, n)
+
+    # Through the gates: a is the gradient of what the sigmoids and the residual part receive.
+    s = pre - numbers.hc_eps
+    p = h_post.reshape(-1, n) - numbers.post_eps
+    a_pre = (grad_h * xf).sum(-1) * s * (1 - s)  # [T, N]
+    a_post = grad_h_post.reshape(-1, n) * p * (1 - p / numbers.post_scale)
+    parts = [a_pre, a_post]
+    if grad_h_res is not None:
+        parts.append(grad_h_res.reshape(-1, residual))
+    a = torch.cat(parts, -1)  # [T, F]
+    m = torch.cat([part * gain for part, gain in zip(parts, alpha, strict=True)], -1)
+
+    # Through w = h_mix * inv_rms.
+    g = m * inv  # gradient of h_mix
+    d_inv = (m * mix).sum(-1, keepdim=True)
+
+    # Through h_mix = (x * gamma) @ phi^T.
+    scaled = xf if gamma is None else xf * gamma
+    g_operand = g
+    if numbers.hf32:
+        g_operand, scaled, phi = round_hf32(g), round_hf32(scaled), round_hf32(phi)
+    grad_phi = token_matmul(g_operand, scaled.flatten(1))
+    u = rows_matmul_wide(g_operand, phi).unflatten(-1, (n, d))  # gradient of x * gamma
+    grad_gamma = None if gamma is None else token_sum(xf * u)
+
+    # Everything that reaches x: h_in, the projection, the mean square of raw x, the post branch.
+    c = rms_coefficient(d_inv, inv, n * d, numbers.norm_eps, numbers.norm_eps_outside)[..., None]
+    grad_x = grad_h * pre[..., None] + (u if gamma is None else u * gamma) - c * xf
+    if grad_x_post is not None:
+        grad_x = grad_x + grad_x_post.to(phi.dtype).reshape(-1, n, d)
+
+    columns = token_sum(a * mix * inv)  # [F]
+    grad_alpha = torch.stack([part.sum() for part in columns.split([p.shape[1] for p in parts])])
+    return MhcPreBackward(
+        grad_x.to(x.dtype).reshape(x.shape), grad_phi, grad_alpha, token_sum(a), grad_gamma
+    )
