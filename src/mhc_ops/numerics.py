@@ -5,6 +5,8 @@ torch gives them only when its matmul sees shapes it treats alike, hence the pad
 superblocks here.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -44,6 +46,16 @@ def token_sum(values: Tensor) -> Tensor:
 def mean_square(x: Tensor, dims: int | tuple[int, ...]) -> Tensor:
     """Mean of x^2 over `dims`, in float64: in float32 the squares overflow from 2e19 on."""
     return x.to(torch.float64).square().mean(dims)
+
+
+def spread(alpha: Tensor, counts: Sequence[int]) -> Tensor:
+    """[g0, g1, ..] -> each entry repeated by its count; a part without columns needs no entry."""
+    return torch.cat([a.expand(count) for a, count in zip(alpha, counts, strict=False)])
+
+
+def gather_spread(columns: Tensor, counts: Sequence[int], entries: int) -> Tensor:
+    """The adjoint of spread: sum the columns of each entry."""
+    return torch.stack([part.sum() for part in columns.split(list(counts))[:entries]])
 
 
 def inv_root(mean_sq: Tensor, eps: float, outside: bool) -> Tensor:

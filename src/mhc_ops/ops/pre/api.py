@@ -5,12 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ...convention import Convention
 from ...errors import UnsupportedError
+from ...forward_mode import forward_mode_is_on
 from ...types import Impl, MhcPre, MhcPreBackward, MhcPreForward
-from . import dispatch, reference
+from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
+from .autograd import MhcPreFunction
 from .checks import (
     HC_EPS,
     NORM_EPS,
@@ -21,7 +22,6 @@ from .checks import (
     parse_impl,
     pre_numbers,
 )
-from .torch_op import PreForwardCall, pre_gradients, save_forward
 
 
 def mhc_pre_forward(
@@ -183,55 +183,18 @@ def mhc_pre(
     """
     numbers = pre_numbers("mhc_pre", norm_eps, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre", impl)
-    if _has_tangents(x, phi, alpha, bias, gamma):
-        if chosen not in (Impl.AUTO, Impl.REFERENCE) or numbers.hf32:
-            raise UnsupportedError(
-                f"mhc_pre: forward-mode differentiation needs precision='fp32' and impl='auto' or "
-                f"'reference', got {precision!r} and {chosen.value!r}."
-            )
+    if chosen is Impl.AUTO and not numbers.hf32 and forward_mode_is_on():
         chosen = Impl.REFERENCE
     if chosen is Impl.REFERENCE and not numbers.hf32:
         check_forward(x, phi, alpha, bias, gamma, "mhc_pre")
         with torch.autocast(x.device.type, enabled=False):
             h_in, h_post, h_res, *_ = reference.forward(x, phi, alpha, bias, gamma, numbers)
         return MhcPre(h_in, h_post, _reoriented(h_res, x, convention), x)
-    h_in, h_post, h_res, handed_on, *_ = _MhcPre.apply(  # type: ignore[no-untyped-call]  # untyped in torch
+    h_in, h_post, h_res, handed_on, *_ = MhcPreFunction.apply(  # type: ignore[no-untyped-call]  # untyped in torch
         x, phi, alpha, bias, gamma, *numbers, chosen.value
     )
     h_res = _reoriented(h_res, x, convention) if len(alpha) == 3 else None
     return MhcPre(h_in, h_post, h_res, handed_on)
-
-
-class _MhcPre(torch.autograd.Function):
-    """pre_forward that also hands x on, so that x's later gradient enters the same backward.
-
-    The saved tensors are outputs as well: that is how autograd differentiates them a second time.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
-        h_in, h_post, h_res, *saved = torch.ops.mhc.pre_forward(x, *args)
-        return (h_in, h_post, h_res, x.view_as(x), *saved)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_forward(ctx, inputs, (*output[:3], *output[4:]))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        # A traced graph has no second derivatives; tracing hands in zeros for unused outputs.
-        of_saved = (None, None, None) if torch.compiler.is_compiling() else grads[4:]
-        gradients = pre_gradients(ctx, (*grads[:3], *of_saved), grads[3])
-        return (*gradients, *(None,) * len(PreForwardCall._fields[5:]))
-
-
-def _has_tangents(*inputs: Tensor | None) -> bool:
-    """Whether forward-mode differentiation goes through this call."""
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
-        return False
-    return any(t is not None and forward_ad.unpack_dual(t).tangent is not None for t in inputs)
 
 
 def _reoriented(h_res: Tensor | None, x: Tensor, convention: Convention | None) -> Tensor | None:

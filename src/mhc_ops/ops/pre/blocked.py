@@ -15,11 +15,13 @@ from torch import Tensor
 from ...numerics import (
     SUPERBLOCK,
     TILE,
+    gather_spread,
     inv_root,
     rms_coefficient,
     round_hf32,
     rows_matmul,
     rows_matmul_wide,
+    spread,
 )
 from ...types import MhcPreBackward, MhcPreForward
 from .checks import PreNumbers, PreSizes
@@ -39,7 +41,7 @@ def forward(
 ) -> None:
     n, residual = sizes.N, sizes.R
     folded = _phi_operand(phi, gamma, numbers)
-    gains = _gains(alpha, sizes)
+    gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
     flat = MhcPreForward(*(None if t is None else _rows(t, sizes) for t in out))  # type: ignore[arg-type]  # an absent h_res
     for tokens, _ in _blocks(sizes, x.device):
         count = tokens.stop - tokens.start
@@ -87,7 +89,7 @@ def backward(
     n, d = sizes.N, sizes.D
     sums = _ParameterSums(sizes, phi, gamma, numbers, out)
     folded = _phi_operand(phi, gamma, numbers)
-    gains = _gains(alpha, sizes)
+    gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
     unfolded_gamma = gamma if numbers.hf32 else None
     need_u = out.grad_x is not None or (out.grad_gamma is not None and unfolded_gamma is not None)
     for tokens, ends_superblock in _blocks(sizes, x.device):
@@ -184,8 +186,8 @@ class _ParameterSums:
         if out.grad_bias is not None:
             out.grad_bias.copy_(bias)
         if out.grad_alpha is not None:
-            parts = columns.split([sizes.N, sizes.N, sizes.R][: len(alpha)])
-            out.grad_alpha.copy_(torch.stack([part.sum() for part in parts]))
+            counts = (sizes.N, sizes.N, sizes.R)
+            out.grad_alpha.copy_(gather_spread(columns, counts, len(alpha)))
         if out.grad_gamma is not None:
             source = direct
             if source is None:
@@ -200,12 +202,6 @@ def _phi_operand(phi: Tensor, gamma: Tensor | None, numbers: PreNumbers) -> Tens
     if numbers.hf32:
         return round_hf32(phi)
     return phi if gamma is None else phi * gamma.flatten()
-
-
-def _gains(alpha: Tensor, sizes: PreSizes) -> Tensor:
-    """alpha spread over the F columns."""
-    counts = (sizes.N, sizes.N, sizes.R)
-    return torch.cat([a.expand(count) for a, count in zip(alpha, counts, strict=False)])
 
 
 def _blocks(sizes: PreSizes, device: torch.device) -> Iterator[tuple[slice, bool]]:

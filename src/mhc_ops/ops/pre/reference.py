@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from ...numerics import (
+    gather_spread,
     inv_root,
     mean_square,
     rms_coefficient,
     round_hf32,
     rows_matmul,
     rows_matmul_wide,
+    spread,
     token_matmul,
     token_sum,
 )
@@ -36,15 +38,15 @@ def forward(
         scaled, phi = round_hf32(scaled), round_hf32(phi)
     h_mix = rows_matmul(scaled.reshape(-1, n * d), phi).view(*x.shape[:-2], len(phi))  # [.., F]
 
-    w_pre, w_post, w_res = (h_mix * inv_rms[..., None]).split([n, n, residual], -1)
-    b_pre, b_post, b_res = bias.split([n, n, residual])
-    h_pre = torch.sigmoid(alpha[0] * w_pre + b_pre) + numbers.hc_eps
-    h_post = numbers.post_scale * torch.sigmoid(alpha[1] * w_post + b_post) + numbers.post_eps
+    counts = (n, n, residual)
+    z = (h_mix * inv_rms[..., None]) * spread(alpha, counts) + bias  # [.., F]
+    z_pre, z_post, z_res = z.split(counts, -1)
+    h_pre = torch.sigmoid(z_pre) + numbers.hc_eps
+    h_post = numbers.post_scale * torch.sigmoid(z_post) + numbers.post_eps
     h_res = None
     if residual:
-        h_res = alpha[2] * w_res + b_res
-        if residual == n * n:
-            h_res = h_res.unflatten(-1, (n, n))
+        h_res = z_res.unflatten(-1, (n, n)) if residual == n * n else z_res
+        h_res = h_res.contiguous()
 
     h_in = h_pre[..., 0, None] * xf[..., 0, :]
     for i in range(1, n):
@@ -77,11 +79,9 @@ def backward(
     p = h_post.reshape(-1, n) - numbers.post_eps
     a_pre = (grad_h * xf).sum(-1) * s * (1 - s)  # [T, N]
     a_post = grad_h_post.reshape(-1, n) * p * (1 - p / numbers.post_scale)
-    parts = [a_pre, a_post]
-    if grad_h_res is not None:
-        parts.append(grad_h_res.reshape(-1, residual))
-    a = torch.cat(parts, -1)  # [T, F]
-    m = torch.cat([part * gain for part, gain in zip(parts, alpha, strict=True)], -1)
+    a_res = [] if grad_h_res is None else [grad_h_res.reshape(-1, residual)]
+    a = torch.cat([a_pre, a_post, *a_res], -1)  # [T, F]
+    m = a * spread(alpha, (n, n, residual))
 
     # Through w = h_mix * inv_rms.
     g = m * inv  # gradient of h_mix
@@ -103,7 +103,7 @@ def backward(
         grad_x = grad_x + grad_x_post.to(phi.dtype).reshape(-1, n, d)
 
     columns = token_sum(a * mix * inv)  # [F]
-    grad_alpha = torch.stack([part.sum() for part in columns.split([p.shape[1] for p in parts])])
+    grad_alpha = gather_spread(columns, (n, n, residual), len(alpha))
     return MhcPreBackward(
         grad_x.to(x.dtype).reshape(x.shape), grad_phi, grad_alpha, token_sum(a), grad_gamma
     )

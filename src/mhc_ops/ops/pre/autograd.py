@@ -1,0 +1,175 @@
+"""First and second derivatives of the registered operators, and the Function behind mhc_pre.
+
+The first derivative is torch.ops.mhc.pre_backward. Whatever differentiates that once more goes
+through the written equations of reference.py, whichever implementation ran.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import reference
+from .calls import PreBackwardCall, PreForwardCall
+
+
+def save_forward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    call = PreForwardCall(*inputs)
+    _, h_post, _, inv_rms, h_mix, h_pre = output
+    ctx.save_for_backward(*call.tensors, inv_rms, h_mix, h_pre, h_post)
+    ctx.numbers, ctx.impl = call.numbers, call.impl
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    return (*pre_gradients(ctx, grads, None), *(None,) * 7)
+
+
+def pre_gradients(
+    ctx: Any, grads: Sequence[Tensor | None], grad_x_post: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """Gradients of x, phi, alpha, bias, gamma from those of the six outputs and of the handed-on x.
+
+    `ctx` is one that save_forward filled. None stands for zero on both sides.
+    """
+    x, phi, alpha, bias, gamma, inv_rms, h_mix, h_pre, h_post = ctx.saved_tensors
+    inputs, needed = (x, phi, alpha, bias, gamma), ctx.needs_input_grad[:5]
+    grad_h_in, grad_h_post, grad_h_res, *grads_of_saved = grads
+    if len(alpha) == 2:
+        grad_h_res = None
+    if any(g is not None for g in grads_of_saved):  # second derivatives, or a loss on saved tensors
+        through = _vector_jacobian(
+            partial(reference.forward, numbers=ctx.numbers),
+            inputs,
+            needed,
+            (grad_h_in, grad_h_post, grad_h_res, *grads_of_saved),
+        )
+        if grad_x_post is not None and needed[0]:
+            through[0] = grad_x_post if through[0] is None else through[0] + grad_x_post
+        return tuple(through)
+    if all(g is None for g in grads):
+        return (grad_x_post if needed[0] else None, None, None, None, None)
+    if grad_h_in is None:
+        grad_h_in = torch.zeros_like(x[..., 0, :])
+    if grad_h_post is None:
+        grad_h_post = torch.zeros_like(h_post)
+    if len(alpha) == 3 and grad_h_res is None:
+        n = x.shape[-2]
+        residual = len(phi) - 2 * n
+        tail = (n, n) if residual == n * n else (residual,)
+        grad_h_res = h_post.new_zeros(*x.shape[:-2], *tail)
+    results = _pre_backward(
+        x,
+        phi,
+        alpha,
+        grad_h_in,
+        grad_h_post,
+        grad_h_res,
+        inv_rms,
+        h_mix,
+        h_pre,
+        h_post,
+        gamma,
+        grad_x_post,
+        *ctx.numbers,
+        ctx.impl,
+        list(needed),
+    )
+    return tuple(r if need else None for r, need in zip(results, needed, strict=True))
+
+
+class MhcPreFunction(torch.autograd.Function):
+    """pre_forward that also hands x on, so that x's later gradient enters the same backward.
+
+    The saved tensors are outputs as well: that is how autograd differentiates them a second time.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
+        h_in, h_post, h_res, *saved = torch.ops.mhc.pre_forward(x, *args)
+        return (h_in, h_post, h_res, x.view_as(x), *saved)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        save_forward(ctx, inputs, (*output[:3], *output[4:]))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        # A traced graph has no second derivatives; tracing hands in zeros for unused outputs.
+        of_saved = (None, None, None) if torch.compiler.is_compiling() else grads[4:]
+        gradients = pre_gradients(ctx, (*grads[:3], *of_saved), grads[3])
+        return (*gradients, *(None,) * len(PreForwardCall._fields[5:]))
+
+
+class PreBackwardFunction(torch.autograd.Function):
+    """torch.ops.mhc.pre_backward for torch.func, which cannot see into an operator's autograd."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(torch.ops.mhc.pre_backward(*args))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        save_backward(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        return differentiate_backward(ctx, *grads)
+
+
+def _pre_backward(*args: Any) -> Sequence[Tensor]:
+    if torch.compiler.is_compiling():
+        traced: Sequence[Tensor] = torch.ops.mhc.pre_backward(*args)
+        return traced
+    eager: Sequence[Tensor] = PreBackwardFunction.apply(*args)  # type: ignore[no-untyped-call]  # untyped in torch
+    return eager
+
+
+def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    call = PreBackwardCall(*inputs)
+    ctx.save_for_backward(*call.tensors)
+    ctx.numbers, ctx.computed = call.numbers, call.computed
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    through = _vector_jacobian(
+        partial(reference.backward, numbers=ctx.numbers),
+        ctx.saved_tensors,
+        ctx.needs_input_grad[:12],
+        [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
+    )
+    return (*through, *(None,) * 8)
+
+
+def _vector_jacobian(
+    function: Callable[..., Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    grads: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """`grads` pulled back through `function` to the needed inputs; differentiable again.
+
+    None among `grads` stands for an output that is absent or not used.
+    """
+
+    def of_needed(*sources: Tensor) -> tuple[Tensor, ...]:
+        supply = iter(sources)
+        outputs = function(*(next(supply) if n else t for t, n in zip(inputs, needed, strict=True)))
+        kept = [o for o, g in zip(outputs, grads, strict=True) if g is not None]
+        return tuple(o for o in kept if o is not None)
+
+    needed = [n and t is not None for t, n in zip(inputs, needed, strict=True)]
+    sources = [t for t, n in zip(inputs, needed, strict=True) if n]
+    weights = tuple(g for g in grads if g is not None)
+    if not weights or not sources:
+        return [None] * len(needed)
+    _, pullback, *_ = torch.func.vjp(of_needed, *sources)
+    found = iter(pullback(weights))
+    return [next(found) if n else None for n in needed]
