@@ -32,8 +32,7 @@ def rounding_budget(dtype: torch.dtype, terms: int) -> float:
 
 def max_error(got: Tensor, truth: Tensor) -> float:
     """Largest |got - truth| in float64; inf where a NaN or an infinity is on one side only."""
-    if got.shape != truth.shape:
-        raise AssertionError(f"shape {tuple(got.shape)}, expected {tuple(truth.shape)}")
+    _same_shape("got", got, truth)
     if not truth.numel():
         return 0.0
     return float(_errors(got, truth).max())
@@ -57,16 +56,19 @@ def assert_within_budget(
               terms: how many products the longest sum behind one element adds up.
               scale: magnitude of that sum's result, in the unit of truth; by default max |truth|.
                   Give it where truth may be small by cancellation.
-    Raises:   AssertionError naming the worst element.
+    Raises:   AssertionError naming the worst element, or an eager run that overflowed.
     """
+    _same_shape(name, got, truth)
     if not truth.numel():
-        assert got.shape == truth.shape, f"{name}: shape {tuple(got.shape)}"
         return
     finite = truth[truth.isfinite()].abs()
     if scale is None:
         scale = float(finite.max()) if finite.numel() else 0.0
     own_rounding = unit_roundoff(got.dtype)
-    bar = max_error(eager, truth) + (rounding_budget(got.dtype, terms) - own_rounding) * scale
+    eager_error = max_error(eager, truth)
+    if math.isinf(eager_error):
+        raise AssertionError(f"{name}: eager is not finite where the truth is, so it bars nothing")
+    bar = eager_error + (rounding_budget(got.dtype, terms) - own_rounding) * scale
     errors = _errors(got, truth)
     half_spacing = torch.finfo(got.dtype).smallest_normal * own_rounding
     allowed = truth.abs().nan_to_num(nan=0.0, posinf=0.0) * own_rounding + half_spacing + bar
@@ -76,7 +78,7 @@ def assert_within_budget(
         raise AssertionError(
             f"{name}: element {worst} of {tuple(truth.shape)} is {got.flatten()[worst]!s}, truth "
             f"{truth.flatten()[worst]!s}: error {errors.flatten()[worst]:.3e}, allowed "
-            f"{allowed.flatten()[worst]:.3e} (eager float32 {max_error(eager, truth):.3e})"
+            f"{allowed.flatten()[worst]:.3e} (eager float32 {eager_error:.3e})"
         )
 
 
@@ -98,8 +100,7 @@ def round_to(truth: Tensor, dtype: torch.dtype) -> Tensor:
 
 def correctly_rounded_share(got: Tensor, truth: Tensor) -> float:
     """Share of elements that equal the float64 truth rounded once to got's dtype; 1.0 if empty."""
-    if got.shape != truth.shape:
-        raise AssertionError(f"shape {tuple(got.shape)}, expected {tuple(truth.shape)}")
+    _same_shape("got", got, truth)
     if not truth.numel():
         return 1.0
     want = round_to(truth, got.dtype)
@@ -107,7 +108,12 @@ def correctly_rounded_share(got: Tensor, truth: Tensor) -> float:
     return float(same.double().mean())
 
 
+def _same_shape(name: str, got: Tensor, truth: Tensor) -> None:
+    if got.shape != truth.shape:
+        raise AssertionError(f"{name}: shape {tuple(got.shape)}, expected {tuple(truth.shape)}")
+
+
 def _errors(got: Tensor, truth: Tensor) -> Tensor:
     wide = got.detach().double()
     same = (wide == truth) | (wide.isnan() & truth.isnan())
-    return (wide - truth).abs().nan_to_num(nan=math.inf).masked_fill(same, 0.0)
+    return (wide - truth).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(same, 0.0)
