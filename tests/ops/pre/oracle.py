@@ -15,11 +15,11 @@ from mhc_ops.types import MhcPreBackward, MhcPreForward
 
 class Backward(NamedTuple):
     grads: MhcPreBackward
-    alpha_terms: Tensor  # [.., F], what the three sums of grad_alpha add up
+    alpha_terms: Tensor  # [T, F], what the three sums of grad_alpha add up
 
     def alpha_scale(self, streams: int) -> float:
         """Size that a sum of terms such as these has when their signs are independent."""
-        parts = self.alpha_terms.flatten(0, -2).split([streams, streams, 10**9], dim=1)
+        parts = self.alpha_terms.tensor_split([streams, 2 * streams], dim=1)
         return max(float(p.square().sum().sqrt()) for p in parts if p.numel())
 
 
