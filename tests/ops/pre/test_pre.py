@@ -1,0 +1,145 @@
+"""Values of mhc_pre_forward and mhc_pre_backward against the float64 truth."""
+
+import pytest
+import torch
+
+from mhc_ops.testing import assert_within_budget, correctly_rounded_share, make_pre_inputs
+
+from . import oracle
+from .cases import backward, backward_args, forward, saved
+
+# Streams 4 is the published size, 3 and 5 are odd, 1 and 8 the ends. Width 1 and 7 lie below every
+# tile, 130 is off 32, 64 and 128; 257 tokens cross a superblock of 256 by one.
+SHAPES = [(7, 1, 7), (5, 4, 64), (33, 3, 130), (257, 4, 40), (6, 5, 1), (3, 8, 24)]
+LONG_SHAPES = [(t, n, d) for t in (1, 31, 300) for n in (1, 2, 4, 6, 8) for d in (3, 96, 513)]
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+def check_forward(impl, c, **numbers):
+    options = {k: v for k, v in numbers.items() if k in ("norm_eps", "hc_eps", "post_eps")}
+    got = forward(impl, c, **options)
+    truth = oracle.forward(*c.forward_args, **numbers)
+    wide = torch.float64 if c.x.dtype == torch.float64 else torch.float32
+    eager = oracle.forward(*c.forward_args, **numbers, work=wide)
+    terms = c.phi.shape[1]
+    for name in truth._fields:
+        value, want = getattr(got, name), getattr(truth, name)
+        if want is None:
+            assert value is None, name
+            continue
+        assert value.dtype == (c.x.dtype if name == "h_in" else wide), name
+        assert_within_budget(name, value, getattr(eager, name), want, terms=terms)
+
+
+def check_backward(impl, c, fwd, **numbers):
+    options = {k: v for k, v in numbers.items() if k in ("hc_eps", "post_eps")}
+    got = backward(impl, c, fwd, **options)
+    truth = oracle.backward(*backward_args(c, fwd), **numbers)
+    wide = torch.float64 if c.x.dtype == torch.float64 else torch.float32
+    eager = oracle.backward(*backward_args(c, fwd), **numbers, work=wide)
+    f = c.phi.shape[0]
+    tokens, d = c.x.shape[:-2].numel(), c.x.shape[-1]
+    terms = {"grad_x": d + f, "grad_phi": d + tokens, "grad_gamma": d + f + tokens}
+    for name in truth.grads._fields:
+        value, want = getattr(got, name), getattr(truth.grads, name)
+        if want is None:
+            assert value is None, name
+            continue
+        assert value.dtype == (c.x.dtype if name == "grad_x" else wide), name
+        assert value.shape == want.shape, name
+        scale = truth.alpha_scale(c.x.shape[-2]) if name == "grad_alpha" else None
+        bar = getattr(eager.grads, name)
+        assert_within_budget(name, value, bar, want, terms=terms.get(name, d + tokens), scale=scale)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_forward_is_as_exact_as_float32(impl, dtype, shape):
+    check_forward(impl, make_pre_inputs(*shape, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_backward_is_as_exact_as_float32(impl, dtype, shape):
+    c = make_pre_inputs(*shape, dtype=dtype)
+    check_backward(impl, c, saved(c))
+
+
+@pytest.mark.parametrize("layout", ["TND", "BSND"])
+@pytest.mark.parametrize("extras", [(True, False), (False, True), (False, False)], ids=str)
+@pytest.mark.parametrize("residual", ["matrix", "permutation", "none"])
+def test_every_form_of_the_arguments(impl, residual, extras, layout):
+    gamma, post = extras
+    c = make_pre_inputs(
+        6, 4, 18, residual=residual, gamma=gamma, grad_x_post=post, layout=layout, seed=3
+    )
+    check_forward(impl, c)
+    check_backward(impl, c, saved(c))
+
+
+@pytest.mark.parametrize("residual", ["matrix", "permutation", "none"])
+def test_every_number_of_the_call_is_used(impl, residual):
+    numbers = {"norm_eps": 0.3, "hc_eps": 0.05, "post_eps": 0.02}
+    c = make_pre_inputs(9, 3, 20, residual=residual, dtype=torch.float64)
+    check_forward(impl, c, **numbers)
+    check_backward(impl, c, saved(c, **numbers), **numbers)
+
+
+@pytest.mark.parametrize("layout", ["TND", "BSND"])
+@pytest.mark.parametrize("residual", ["matrix", "none"])
+def test_no_tokens(impl, residual, layout):
+    c = make_pre_inputs(0, 4, 16, residual=residual, layout=layout)
+    check_forward(impl, c)
+    got = backward(impl, c, forward(impl, c))
+    assert got.grad_x.shape == c.x.shape
+    for name in ("phi", "alpha", "bias", "gamma"):
+        grad, given = getattr(got, f"grad_{name}"), getattr(c, name)
+        assert torch.equal(grad, torch.zeros_like(given)), name
+
+
+@pytest.mark.parametrize("form", ["matrix", "permutation"])
+def test_one_stream_takes_either_form(impl, form):
+    c = make_pre_inputs(5, 1, 12, residual="matrix")
+    fwd = forward(impl, c)
+    assert fwd.h_res.shape == (5, 1, 1)
+    if form == "permutation":
+        c = c._replace(grad_h_res=c.grad_h_res[..., 0])
+    check_backward(impl, c, fwd)
+
+
+def test_saved_tensors_are_used_as_given(impl):
+    """h_pre, h_post, h_mix and inv_rms need not be what the forward of x would make of them."""
+    c = make_pre_inputs(9, 4, 32, seed=1)
+    other = saved(make_pre_inputs(9, 4, 32, seed=2))
+    check_backward(impl, c, other)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.bfloat16, 0.999), (torch.float16, 0.998)], ids=str
+)
+def test_correctly_rounded_shares(impl, dtype, share):
+    c = make_pre_inputs(64, 4, 1024, dtype=dtype)
+    fwd = forward(impl, c)
+    h_in = torch.einsum("ti,tid->td", fwd.h_pre.double(), c.x.double())
+    assert correctly_rounded_share(fwd.h_in, h_in) >= share
+    got = backward(impl, c, fwd)
+    truth = oracle.backward(*backward_args(c, fwd)).grads
+    assert correctly_rounded_share(got.grad_x, truth.grad_x) >= share
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("residual", ["matrix", "none"])
+@pytest.mark.parametrize("shape", LONG_SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_wide_grid(impl, dtype, shape, residual):
+    c = make_pre_inputs(*shape, residual=residual, dtype=dtype, seed=5)
+    check_forward(impl, c)
+    check_backward(impl, c, saved(c))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_published_sizes(impl, dtype):
+    c = make_pre_inputs(512, 4, 2560, dtype=dtype)
+    check_forward(impl, c)
+    check_backward(impl, c, saved(c))

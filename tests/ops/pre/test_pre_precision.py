@@ -1,0 +1,107 @@
+"""precision="hf32": matmul operands of 10 fraction bits, everything else float32."""
+
+import pytest
+import torch
+
+from mhc_ops.testing import assert_within_budget, make_pre_inputs
+
+from . import oracle
+from .cases import assert_same_bits, autograd, backward, backward_args, forward, saved
+
+# One operand errs by at most 2^-11 of itself, a product of two by 2^-10 + 2^-22.
+PRODUCT = 2.0**-10 + 2.0**-22
+
+
+@pytest.mark.parametrize("gamma", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_forward_equals_float64_of_rounded_operands(impl, dtype, gamma):
+    c = make_pre_inputs(33, 4, 130, dtype=dtype, gamma=gamma)
+    got = forward(impl, c, precision="hf32")
+    truth = oracle.forward(*c.forward_args, hf32=True)
+    eager = oracle.forward(*c.forward_args, hf32=True, work=torch.float32)
+    for name in truth._fields:
+        want = getattr(truth, name)
+        assert_within_budget(name, getattr(got, name), getattr(eager, name), want, terms=520)
+
+
+def test_forward_differs_from_fp32_within_its_bound(impl):
+    c = make_pre_inputs(33, 4, 130, dtype=torch.float32)
+    fine, coarse = forward(impl, c), forward(impl, c, precision="hf32")
+    assert not torch.equal(fine.h_mix, coarse.h_mix)
+    assert_same_bits((coarse.inv_rms,), (fine.inv_rms,))
+    scaled = (c.x * c.gamma).double().abs().flatten(1)
+    sizes = scaled @ c.phi.double().abs().T
+    gap = (coarse.h_mix.double() - oracle.forward(*c.forward_args).h_mix).abs()
+    # The float32 sums add their own rounding: 520 terms at most 520 * 2^-24 of the sizes.
+    assert (gap <= (PRODUCT + 520 * 2.0**-24) * sizes).all()
+    assert float((gap / sizes).max()) > 1e-6
+
+
+def test_values_of_ten_bits_make_hf32_exact(impl):
+    """bf16 x without gamma and phi of ten bits: no operand changes, and neither does a bit."""
+    c = make_pre_inputs(33, 4, 130, gamma=False)
+    c = c._replace(phi=oracle.to_hf32(c.phi))
+    assert_same_bits(forward(impl, c, precision="hf32"), forward(impl, c))
+
+
+def exact_case(dtype):
+    """Saved tensors and upstream gradients for which g is exact in float32 in any order.
+
+    h_pre = 1/2 and hc_eps = 0 give s*(1-s) = 1/4, h_post = 1 gives p*(1-p/2) = 1/2, alpha and
+    inv_rms are powers of two, and dh_pre is a sum of small multiples of 1/4.
+    """
+    c = make_pre_inputs(33, 4, 24, dtype=dtype)
+    quarter = (c.x.float() * 4).round() / 4
+    c = c._replace(
+        x=quarter.to(dtype),
+        alpha=torch.tensor([2.0, 0.5, 4.0]),
+        grad_h_in=((c.grad_h_in.float() * 4).round() / 4).to(dtype),
+    )
+    fwd = saved(c)
+    power = 2.0 ** (torch.arange(33) % 5 - 2)
+    return c, fwd._replace(
+        h_pre=torch.full_like(fwd.h_pre, 0.5),
+        h_post=torch.ones_like(fwd.h_post),
+        inv_rms=power,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_backward_equals_float64_of_rounded_operands(impl, dtype):
+    c, fwd = exact_case(dtype)
+    args = backward_args(c, fwd)
+    got = backward(impl, c, fwd, precision="hf32", hc_eps=0.0)
+    truth = oracle.backward(*args, hc_eps=0.0, hf32=True)
+    eager = oracle.backward(*args, hc_eps=0.0, hf32=True, work=torch.float32)
+    for name in truth.grads._fields:
+        want, bar = getattr(truth.grads, name), getattr(eager.grads, name)
+        scale = truth.alpha_scale(4) if name == "grad_alpha" else None
+        assert_within_budget(name, getattr(got, name), bar, want, terms=24 + 24 + 33, scale=scale)
+
+
+def test_backward_differs_from_fp32_only_behind_the_matmuls(impl):
+    c = make_pre_inputs(33, 4, 24, dtype=torch.float32)
+    fwd = saved(c)
+    fine, coarse = (backward(impl, c, fwd, precision=p) for p in ("fp32", "hf32"))
+    for name in ("grad_x", "grad_phi", "grad_gamma"):
+        assert not torch.equal(getattr(fine, name), getattr(coarse, name)), name
+    assert_same_bits(coarse[2:4], fine[2:4])
+    args = backward_args(c, fwd)
+    truth = oracle.backward(*args)
+    # |g| and |phi| bound u: the sizes of the products behind grad_x and grad_phi.
+    g = truth.alpha_terms / fwd.h_mix.double()
+    g = g * torch.cat([c.alpha[0].expand(4), c.alpha[1].expand(4), c.alpha[2].expand(16)]).double()
+    scaled = (c.x * c.gamma).double().abs().flatten(1)
+    slack = PRODUCT + 100 * 2.0**-24
+    gap = (coarse.grad_phi.double() - truth.grads.grad_phi).abs()
+    assert (gap <= slack * (g.abs().T @ scaled) + 1e-6).all()
+    gap = (coarse.grad_x.double() - truth.grads.grad_x).abs().flatten(1)
+    sizes = (g.abs() @ c.phi.double().abs()) * c.gamma.double().abs().flatten()
+    assert (gap <= slack * sizes + 4e-6).all()
+
+
+def test_the_differentiable_operator_uses_it_both_ways(impl):
+    c = make_pre_inputs(33, 4, 24, dtype=torch.float32)
+    got = autograd(impl, c, precision="hf32")
+    fwd = forward(impl, c, precision="hf32")
+    assert_same_bits(tuple(got.values()), backward(impl, c, fwd, precision="hf32"))

@@ -1,0 +1,52 @@
+"""`import mhc_ops` in a fresh interpreter needs torch and takes no kernel or extra with it."""
+
+import subprocess
+import sys
+
+import mhc_ops
+
+OPTIONAL = ["numpy", "typer", "rich", "safetensors", "triton", "hypothesis", "pytest"]
+
+
+def fresh(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_brings_nothing_that_torch_does_not():
+    code = (
+        "import sys, torch\n"
+        "before = set(sys.modules)\n"
+        "import mhc_ops\n"
+        "print(*sorted(m for m in set(sys.modules) - before))"
+    )
+    new = fresh(code).split()
+    assert "mhc_ops" in new
+    assert not {name.partition(".")[0] for name in new} & set(OPTIONAL)
+    for part in ("testing", "cli", "conformance", "aclnn", "ops.pre.triton", "ops.pre.cpu"):
+        assert f"mhc_ops.{part}" not in new, part
+
+
+def test_the_operators_run_without_the_optional_packages():
+    """The import of each is made to fail before anything else happens."""
+    code = (
+        "import sys\n"
+        f"for name in {OPTIONAL!r}: sys.modules[name] = None\n"
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "import torch, mhc_ops\n"
+        "from mhc_ops.testing import make_pre_inputs\n"
+        "c = make_pre_inputs(3, 4, 8)\n"
+        "c.x.requires_grad_()\n"
+        "out = mhc_ops.mhc_pre(*c.forward_args)\n"
+        "out.h_in.float().sum().backward()\n"
+        "print(out.h_in.shape)"
+    )
+    assert "torch.Size([3, 8])" in fresh(code)
+
+
+def test_public_names_exist():
+    for name in mhc_ops.__all__:
+        assert getattr(mhc_ops, name) is not None, name
+    for name in ("mhc_pre", "mhc_pre_forward", "mhc_pre_backward", "explain", "__version__"):
+        assert name in mhc_ops.__all__, name
