@@ -54,8 +54,9 @@ def spread(alpha: Tensor, counts: Sequence[int]) -> Tensor:
 
 
 def gather_spread(columns: Tensor, counts: Sequence[int], entries: int) -> Tensor:
-    """The adjoint of spread: sum the columns of each entry."""
-    return torch.stack([part.sum() for part in columns.split(list(counts))[:entries]])
+    """The adjoint of spread on rows [T, F] -> [T, entries]: sum the columns of each entry."""
+    parts = columns.split(list(counts), -1)[:entries]
+    return torch.stack([part.sum(-1) for part in parts], -1)
 
 
 def inv_root(mean_sq: Tensor, eps: float, outside: bool) -> Tensor:
@@ -88,6 +89,7 @@ def round_hf32(x: Tensor) -> Tensor:
 
 def _tiled(t: Tensor, dim: int = 0) -> Tensor:
     """Pad `dim` of a float32 matrix with zeros to whole tiles; float64 keeps its shape."""
+    t = t.contiguous()
     missing = -t.shape[dim] % TILE
     if missing == 0 or t.dtype != torch.float32:
         return t

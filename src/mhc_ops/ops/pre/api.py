@@ -183,18 +183,25 @@ def mhc_pre(
     """
     numbers = pre_numbers("mhc_pre", norm_eps, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre", impl)
+    check_forward(x, phi, alpha, bias, gamma, "mhc_pre")
     if chosen is Impl.AUTO and not numbers.hf32 and forward_mode_is_on():
         chosen = Impl.REFERENCE
     if chosen is Impl.REFERENCE and not numbers.hf32:
-        check_forward(x, phi, alpha, bias, gamma, "mhc_pre")
         with torch.autocast(x.device.type, enabled=False):
             h_in, h_post, h_res, *_ = reference.forward(x, phi, alpha, bias, gamma, numbers)
-        return MhcPre(h_in, h_post, _reoriented(h_res, x, convention), x)
-    h_in, h_post, h_res, handed_on, *_ = MhcPreFunction.apply(  # type: ignore[no-untyped-call]  # untyped in torch
-        x, phi, alpha, bias, gamma, *numbers, chosen.value
-    )
+        return MhcPre(h_in, h_post, _reoriented(h_res, x, convention), _handed_on(x))
+    inputs = (x, phi, alpha, bias, gamma, *numbers, chosen.value)
+    if torch.is_grad_enabled():
+        h_in, h_post, h_res, handed_on, *_ = MhcPreFunction.apply(*inputs)  # type: ignore[no-untyped-call]  # untyped in torch
+    else:
+        h_in, h_post, h_res, *_ = torch.ops.mhc.pre_forward(*inputs)
+        handed_on = _handed_on(x)
     h_res = _reoriented(h_res, x, convention) if len(alpha) == 3 else None
     return MhcPre(h_in, h_post, h_res, handed_on)
+
+
+def _handed_on(x: Tensor) -> Tensor:
+    return x.view_as(x) if torch.is_grad_enabled() else x.detach()
 
 
 def _reoriented(h_res: Tensor | None, x: Tensor, convention: Convention | None) -> Tensor | None:

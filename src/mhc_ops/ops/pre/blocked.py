@@ -87,7 +87,7 @@ def backward(
     out: MhcPreBackward,
 ) -> None:
     n, d = sizes.N, sizes.D
-    sums = _ParameterSums(sizes, phi, gamma, numbers, out)
+    sums = _ParameterSums(sizes, phi, alpha, gamma, numbers, out)
     folded = _phi_operand(phi, gamma, numbers)
     gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
     unfolded_gamma = gamma if numbers.hf32 else None
@@ -113,7 +113,13 @@ def backward(
         operand = round_hf32(g) if numbers.hf32 else g
         u = rows_matmul_wide(operand, folded).unflatten(-1, (n, d)) if need_u else None
 
-        sums.add(xb[:count], operand[:count], u, a[:count], (a * mix * inv)[:count])
+        sums.add(
+            xb[:count],
+            operand[:count],
+            None if u is None else u[:count],
+            a[:count],
+            (a * mix * inv)[:count],
+        )
         if ends_superblock:
             sums.close_superblock()
         if out.grad_x is None or u is None:
@@ -126,76 +132,63 @@ def backward(
         if grad_x_post is not None:
             u += _take(grad_x_post, tokens, sizes, phi.dtype)
         _rows(out.grad_x, sizes)[tokens] = u[:count].flatten(1)
-    sums.finish(alpha)
 
 
 class _ParameterSums:
-    """The gradients that sum over tokens, superblock by superblock."""
+    """The gradients that sum over tokens: from zero in each superblock, which then adds to the total."""
 
     def __init__(
         self,
         sizes: PreSizes,
         phi: Tensor,
+        alpha: Tensor,
         gamma: Tensor | None,
         numbers: PreNumbers,
         out: MhcPreBackward,
     ) -> None:
         self.sizes, self.phi, self.gamma, self.hf32, self.out = sizes, phi, gamma, numbers.hf32, out
-        unfolded = self.hf32 and gamma is not None
-        self.wants_phi = out.grad_phi is not None or (out.grad_gamma is not None and not unfolded)
-        self.wants_direct_gamma = out.grad_gamma is not None and unfolded
-        zeros: list[Tensor | None] = [
-            phi.new_zeros(sizes.F, sizes.N * sizes.D) if self.wants_phi else None,  # G
-            phi.new_zeros(sizes.F),  # a, the gradient of bias
-            phi.new_zeros(sizes.F),  # a * w, columns of the gradient of alpha
-            phi.new_zeros(sizes.N, sizes.D) if self.wants_direct_gamma else None,
-        ]
-        self.partial = zeros
-        self.total = [None if t is None else t.clone() for t in zeros]
-        if self.wants_phi and out.grad_phi is not None:
-            self.total[0] = out.grad_phi.zero_()
+        for total in out[1:]:
+            if total is not None:
+                total.zero_()
+        self.direct_gamma = out.grad_gamma is not None and self.hf32
+        wants_product = out.grad_phi is not None or (out.grad_gamma is not None and not self.hf32)
+        self.product = phi.new_zeros(sizes.F, sizes.N * sizes.D) if wants_product else None
+        self.alpha = torch.zeros_like(alpha)
+        self.bias = phi.new_zeros(sizes.F)
+        self.scale = phi.new_zeros(sizes.N, sizes.D) if self.direct_gamma else None
 
     def add(self, x: Tensor, g: Tensor, u: Tensor | None, a: Tensor, aw: Tensor) -> None:
-        big, bias, columns, gamma = self.partial
-        assert bias is not None
-        assert columns is not None
-        if big is not None:
+        """Add a block: x [rows, N, D], g, a, a * w [rows, F], u [rows, N, D] before gamma."""
+        if self.product is not None:
             operand = x.flatten(1)
             if self.hf32:
-                operand = round_hf32(
-                    operand if self.gamma is None else operand * self.gamma.flatten()
-                )
-            big.addmm_(g.T, operand)
-        bias += a.sum(0)
-        columns += aw.sum(0)
-        if gamma is not None:
-            assert u is not None
-            gamma += (x * u[: len(x)]).sum(0)
+                operand = operand if self.gamma is None else operand * self.gamma.flatten()
+                operand = round_hf32(operand)
+            self.product.addmm_(g.T, operand)
+        counts = (self.sizes.N, self.sizes.N, self.sizes.R)
+        self.alpha += gather_spread(aw, counts, len(self.alpha)).sum(0)
+        self.bias += a.sum(0)
+        if self.scale is not None and u is not None:
+            self.scale += (x * u).sum(0)
 
     def close_superblock(self) -> None:
-        for total, partial in zip(self.total, self.partial, strict=True):
-            if total is not None and partial is not None:
-                total += partial
-                partial.zero_()
-
-    def finish(self, alpha: Tensor) -> None:
-        out, sizes = self.out, self.sizes
-        big, bias, columns, direct = self.total
-        assert bias is not None
-        assert columns is not None
-        if out.grad_bias is not None:
-            out.grad_bias.copy_(bias)
+        out, product, folds = self.out, self.product, self.gamma is not None and not self.hf32
+        if out.grad_phi is not None and product is not None:
+            out.grad_phi.add_(
+                product * self.gamma.flatten() if folds and self.gamma is not None else product
+            )
         if out.grad_alpha is not None:
-            counts = (sizes.N, sizes.N, sizes.R)
-            out.grad_alpha.copy_(gather_spread(columns, counts, len(alpha)))
+            out.grad_alpha.add_(self.alpha)
+        if out.grad_bias is not None:
+            out.grad_bias.add_(self.bias)
         if out.grad_gamma is not None:
-            source = direct
-            if source is None:
-                assert big is not None
-                source = (self.phi * big).sum(0).view(sizes.N, sizes.D)
-            out.grad_gamma.copy_(source)
-        if out.grad_phi is not None and self.gamma is not None and not self.hf32:
-            out.grad_phi.mul_(self.gamma.flatten())
+            if self.scale is not None:
+                out.grad_gamma.add_(self.scale)
+            elif product is not None:
+                out.grad_gamma.add_((self.phi * product).sum(0).view_as(out.grad_gamma))
+        for partial in (product, self.alpha, self.bias, self.scale):
+            if partial is not None:
+                partial.zero_()
 
 
 def _phi_operand(phi: Tensor, gamma: Tensor | None, numbers: PreNumbers) -> Tensor:

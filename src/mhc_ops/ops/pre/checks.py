@@ -15,6 +15,7 @@ NORM_EPS = 1e-6
 HC_EPS = 1e-6
 POST_EPS = 0.0
 GRADIENTS = MhcPreBackward._fields
+_FACTORIALS = tuple(factorial(n) for n in range(13))  # 13! rows would not fit any memory
 X_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
@@ -257,8 +258,8 @@ def _check_parameters(
             f"got {list(alpha.shape)}."
         )
     forms = [(0, "2N")] if len(alpha) == 2 else [(n * n, "2N + N*N")]
-    if len(alpha) == 3 and 1 < n <= 12:  # 13! rows would not fit any memory
-        forms.append((factorial(n), "2N + N!"))
+    if len(alpha) == 3 and 1 < n < len(_FACTORIALS):
+        forms.append((_FACTORIALS[n], "2N + N!"))
     residual = (phi.shape[0] if phi.dim() == 2 else -1) - 2 * n
     if all(residual != rows for rows, _ in forms) or phi.shape[1] != n * d:
         expected = " or ".join(f"[{form}, N*D] = [{2 * n + rows}, {n * d}]" for rows, form in forms)

@@ -29,9 +29,9 @@ def forward(
 ) -> MhcPreForward:
     n, d = x.shape[-2:]
     residual = len(phi) - 2 * n
-    xf = x.to(phi.dtype)  # [.., N, D]
+    xf = x.to(phi.dtype).contiguous()  # [.., N, D]
 
-    mean_sq = mean_square(x, (-2, -1))  # of raw x
+    mean_sq = mean_square(xf, (-2, -1))  # of raw x
     inv_rms = inv_root(mean_sq, numbers.norm_eps, numbers.norm_eps_outside).to(phi.dtype)  # [..]
     scaled = xf if gamma is None else xf * gamma
     if numbers.hf32:
@@ -71,7 +71,8 @@ def backward(
 ) -> MhcPreBackward:
     n, d = x.shape[-2:]
     residual = len(phi) - 2 * n
-    xf, grad_h = x.to(phi.dtype).reshape(-1, n, d), grad_h_in.to(phi.dtype).reshape(-1, 1, d)
+    xf = x.to(phi.dtype).contiguous().view(-1, n, d)
+    grad_h = grad_h_in.to(phi.dtype).contiguous().view(-1, 1, d)
     inv, mix, pre = inv_rms.reshape(-1, 1), h_mix.reshape(-1, len(phi)), h_pre.reshape(-1, n)
 
     # Through the gates: a is the gradient of what the sigmoids and the residual part receive.
@@ -102,8 +103,7 @@ def backward(
     if grad_x_post is not None:
         grad_x = grad_x + grad_x_post.to(phi.dtype).reshape(-1, n, d)
 
-    columns = token_sum(a * mix * inv)  # [F]
-    grad_alpha = gather_spread(columns, (n, n, residual), len(alpha))
+    grad_alpha = token_sum(gather_spread(a * mix * inv, (n, n, residual), len(alpha)))
     return MhcPreBackward(
         grad_x.to(x.dtype).reshape(x.shape), grad_phi, grad_alpha, token_sum(a), grad_gamma
     )
