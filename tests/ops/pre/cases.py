@@ -3,6 +3,7 @@
 import torch
 
 from mhc_ops import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from mhc_ops.testing import assert_within_budget, max_error
 from mhc_ops.types import MhcPreForward
 
 from . import oracle
@@ -67,6 +68,50 @@ def autograd(impl, c, needed=LEAVES, **options):
         [g for t, g in zip(outputs, upstream, strict=True) if t.requires_grad],
     )
     return dict(zip(wanted, found, strict=True))
+
+
+def check_forward(impl, c, **numbers):
+    """Three-way check of every output; `numbers` as the oracle takes them."""
+    options = {k: v for k, v in numbers.items() if k in ("norm_eps", "hc_eps", "post_eps")}
+    args = c.forward_args
+    check_outputs(
+        c.x.dtype,
+        forward(impl, c, **options),
+        lambda work: oracle.forward(*args, **numbers, work=work),
+        oracle.forward_scales(*args, **numbers),
+        terms=c.phi.shape[1],
+    )
+
+
+def check_backward(impl, c, fwd, **numbers):
+    """Three-way check of every gradient, from the saved tensors in `fwd`."""
+    options = {k: v for k, v in numbers.items() if k in ("hc_eps", "post_eps")}
+    args = backward_args(c, fwd)
+    check_outputs(
+        c.x.dtype,
+        backward(impl, c, fwd, **options),
+        lambda work: oracle.backward(*args, **numbers, work=work),
+        oracle.backward_scales(*args, **numbers),
+        terms=c.x.shape[-1] + c.phi.shape[0] + c.x.shape[:-2].numel(),
+    )
+
+
+def check_outputs(dtype, got, run, scales, terms):
+    """dtypes, shapes and values of a result; run(dtype) is the oracle in a working dtype.
+
+    float64 has no finer truth: another order of the same sums stays within 1e-13 of the scale.
+    """
+    small = torch.float64 if dtype == torch.float64 else torch.float32
+    truth, eager = run(torch.float64), run(small)
+    for name, value, want, bar, scale in zip(truth._fields, got, truth, eager, scales, strict=True):
+        if want is None:
+            assert value is None, name
+            continue
+        assert value.dtype == (dtype if name in ("h_in", "grad_x") else small), name
+        if dtype == torch.float64:
+            assert max_error(value, want) <= 1e-13 * scale, name
+        else:
+            assert_within_budget(name, value, bar, want, terms=terms, scale=scale)
 
 
 def bits(t):

@@ -5,22 +5,11 @@ implementation is measured against.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from mhc_ops.types import MhcPreBackward, MhcPreForward
-
-
-class Backward(NamedTuple):
-    grads: MhcPreBackward
-    alpha_terms: Tensor  # [T, F], what the three sums of grad_alpha add up
-
-    def alpha_scale(self, streams: int) -> float:
-        """Size that a sum of terms such as these has when their signs are independent."""
-        parts = self.alpha_terms.tensor_split([streams, 2 * streams], dim=1)
-        return max(float(p.square().sum().sqrt()) for p in parts if p.numel())
 
 
 def forward(
@@ -79,21 +68,17 @@ def backward(
     post_eps: float = 0.0,
     hf32: bool = False,
     work: torch.dtype = torch.float64,
-) -> Backward:
+) -> MhcPreBackward:
     n, d = x.shape[-2:]
     columns = x if gamma is None else _scaled(x, gamma, hf32, work)
     raw_phi = phi
     x, phi, alpha, grad_h_in, inv_rms = (t.to(work) for t in (x, phi, alpha, grad_h_in, inv_rms))
     grad_h_post, h_mix, h_pre, h_post = (t.to(work) for t in (grad_h_post, h_mix, h_pre, h_post))
 
-    s = h_pre - hc_eps
-    a_pre = torch.einsum("...d,...id->...i", grad_h_in, x) * s * (1 - s)
-    p = h_post - post_eps
-    a_post = grad_h_post * p * (1 - p / post_scale)
-    a = [a_pre, a_post]
-    if grad_h_res is not None:
-        a.append(grad_h_res.to(work).reshape(*x.shape[:-2], phi.shape[0] - 2 * n))
-    m = torch.cat([alpha[i] * part for i, part in enumerate(a)], -1)
+    a, m = gate_gradients(
+        x, alpha, grad_h_in, grad_h_post, None if grad_h_res is None else grad_h_res.to(work),
+        h_pre, h_post, hc_eps=hc_eps, post_scale=post_scale, post_eps=post_eps,
+    )  # fmt: skip
     g = m * inv_rms[..., None]
     d_inv = (m * h_mix).sum(-1)
 
@@ -106,26 +91,103 @@ def backward(
         c = d_inv * inv_rms**2 / (n * d * rms)
         c = torch.where(rms == 0, torch.zeros_like(c), c)
     else:
-        c = d_inv * inv_rms**3 / (n * d)
+        c = d_inv * inv_rms * inv_rms * inv_rms / (n * d)
     grad_x = torch.einsum("...d,...i->...id", grad_h_in, h_pre)
     grad_x = grad_x + (u if gamma is None else u * gamma.to(work)) - c[..., None, None] * x
     if grad_x_post is not None:
         grad_x = grad_x + grad_x_post.to(work)
 
     tokens = x.shape[:-2].numel()
-    flat = torch.cat(a, -1).reshape(tokens, -1)
-    terms = (torch.cat(a, -1) * h_mix * inv_rms[..., None]).reshape(tokens, -1)
+    f = phi.shape[0]
+    flat = a.reshape(tokens, f)
+    terms = flat * (h_mix * inv_rms[..., None]).reshape(tokens, f)
     sizes = [n, n] if grad_h_res is None else [n, n, phi.shape[0] - 2 * n]
-    g_flat, x_flat, u_flat = left.reshape(tokens, -1), x.reshape(tokens, n, d), u.reshape(-1, n, d)
+    g_flat, x_flat, u_flat = (
+        left.reshape(tokens, f),
+        x.reshape(tokens, n, d),
+        u.reshape(tokens, n, d),
+    )
     grad_phi = torch.einsum("tk,tid->kid", g_flat, columns.to(work).reshape(tokens, n, d))
-    grads = MhcPreBackward(
+    return MhcPreBackward(
         grad_x=grad_x,
         grad_phi=grad_phi.flatten(1),
         grad_alpha=torch.stack([part.sum() for part in terms.split(sizes, dim=1)]),
         grad_bias=flat.sum(0),
         grad_gamma=None if gamma is None else (x_flat * u_flat).sum(0),
     )
-    return Backward(grads, terms)
+
+
+def gate_gradients(
+    x: Tensor,
+    alpha: Tensor,
+    grad_h_in: Tensor,
+    grad_h_post: Tensor,
+    grad_h_res: Tensor | None,
+    h_pre: Tensor,
+    h_post: Tensor,
+    *,
+    hc_eps: float = 1e-6,
+    post_scale: float = 2.0,
+    post_eps: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """[a_pre, a_post, a_res], and the same times alpha, as [.., F]."""
+    s = h_pre - hc_eps
+    p = h_post - post_eps
+    parts = [torch.einsum("...d,...id->...i", grad_h_in, x) * s * (1 - s)]
+    parts.append(grad_h_post * p * (1 - p / post_scale))
+    if grad_h_res is not None:
+        parts.append(grad_h_res.flatten(x.dim() - 2))
+    return torch.cat(parts, -1), torch.cat([alpha[i] * p for i, p in enumerate(parts)], -1)
+
+
+def forward_scales(x, phi, alpha, bias, gamma, **numbers):
+    """Largest root sum of squares behind an element of each output, or the largest output.
+
+    A sum of terms with independent signs is about that large, and so are the partial sums that its
+    rounding errors come from, even where the sum itself happens to cancel.
+    """
+    truth = forward(x, phi, alpha, bias, gamma, **numbers)
+    n, d = x.shape[-2:]
+    x = x.double()
+    scaled = x if gamma is None else x * gamma.double()
+    h_mix = _norm("...id,kid->...k", scaled, phi.double().unflatten(1, (n, d)))
+    w = h_mix * truth.inv_rms[..., None]
+    gains = torch.repeat_interleave(alpha.double(), _counts(phi, alpha, n))
+    logits = _largest(w * gains)
+    h_in = _norm("...i,...id->...d", truth.h_pre, x)
+    known = MhcPreForward(h_in, logits, logits, truth.inv_rms, h_mix, logits)
+    return MhcPreForward(*(_largest(a, b) for a, b in zip(truth, known, strict=True)))
+
+
+def backward_scales(
+    x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, inv_rms, h_mix, h_pre, h_post, gamma,
+    grad_x_post, **numbers,
+):  # fmt: skip
+    """The same for the gradients: every sum is replaced by the root of the sum of squares."""
+    args = (x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, inv_rms, h_mix, h_pre, h_post)
+    truth = backward(*args, gamma, grad_x_post, **numbers)
+    n, d = x.shape[-2:]
+    x, phi, grad_h_in = x.double(), phi.double().unflatten(1, (n, d)), grad_h_in.double()
+    inv_rms = inv_rms.double()[..., None]
+    a = [_norm("...d,...id->...i", grad_h_in, x), grad_h_post.double() * h_post.double()]
+    if grad_h_res is not None:
+        a.append(grad_h_res.double().reshape(*x.shape[:-2], len(phi) - 2 * n))
+    a = torch.cat(a, -1)
+    m = a * torch.repeat_interleave(alpha.double(), _counts(phi, alpha, n))
+    g = m * inv_rms
+    u = _norm("...k,kid->...id", g, phi)
+    c = _norm("...k,...k->...", g, h_mix.double())[..., None] * inv_rms * inv_rms / (n * d)
+    scaled, gain = (x, torch.ones(())) if gamma is None else (x * gamma.double(), gamma.double())
+    parts = [grad_h_in[..., None, :] * h_pre.double()[..., None], u * gain, c[..., None] * x]
+    parts += [] if grad_x_post is None else [grad_x_post]
+    known = MhcPreBackward(
+        grad_x=_largest(*parts),
+        grad_phi=_norm("tk,tid->kid", g.reshape(-1, len(phi)), scaled.reshape(-1, n, d)),
+        grad_alpha=(a * h_mix.double() * inv_rms).square().sum().sqrt(),
+        grad_bias=a.reshape(-1, len(phi)).square().sum(0).sqrt(),
+        grad_gamma=(x * u).reshape(-1, n, d).square().sum(0).sqrt(),
+    )
+    return MhcPreBackward(*(_largest(a, b) for a, b in zip(truth, known, strict=True)))
 
 
 def sigmoid(z: Tensor) -> Tensor:
@@ -183,3 +245,22 @@ def loops(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor) ->
 def _scaled(x: Tensor, gamma: Tensor, hf32: bool, work: torch.dtype) -> Tensor:
     work = torch.float32 if hf32 else work
     return x.to(work) * gamma.to(work)
+
+
+def _norm(equation: str, left: Tensor, right: Tensor) -> Tensor:
+    return torch.einsum(equation, left.square(), right.square()).sqrt()
+
+
+def _largest(*tensors: Tensor | float | None) -> float:
+    """Largest finite magnitude in all of them."""
+    sizes = [0.0]
+    for t in tensors:
+        if isinstance(t, float):
+            sizes.append(t)
+        elif t is not None and t.numel():
+            sizes.append(float(t.double().abs().nan_to_num(0.0, 0.0, 0.0).max()))
+    return max(sizes)
+
+
+def _counts(phi: Tensor, alpha: Tensor, n: int) -> Tensor:
+    return torch.tensor([n, n, len(phi) - 2 * n][: len(alpha)])

@@ -38,7 +38,7 @@ def test_equations_equal_autograd(residual, outside):
     got = oracle.backward(
         c.x, c.phi, c.alpha, c.grad_h_in, c.grad_h_post, c.grad_h_res,
         *(t.detach() for t in saved), c.gamma, c.grad_x_post, **numbers,
-    ).grads  # fmt: skip
+      )  # fmt: skip
     for name, a, b in zip(got._fields, got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13, msg=lambda m, n=name: f"{n}: {m}")
 

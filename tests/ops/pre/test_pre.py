@@ -3,53 +3,16 @@
 import pytest
 import torch
 
-from mhc_ops.testing import assert_within_budget, correctly_rounded_share, make_pre_inputs
+from mhc_ops.testing import correctly_rounded_share, make_pre_inputs
 
 from . import oracle
-from .cases import backward, backward_args, forward, saved
+from .cases import backward, backward_args, check_backward, check_forward, forward, saved
 
 # Streams 4 is the published size, 3 and 5 are odd, 1 and 8 the ends. Width 1 and 7 lie below every
 # tile, 130 is off 32, 64 and 128; 257 tokens cross a superblock of 256 by one.
 SHAPES = [(7, 1, 7), (5, 4, 64), (33, 3, 130), (257, 4, 40), (6, 5, 1), (3, 8, 24)]
 LONG_SHAPES = [(t, n, d) for t in (1, 31, 300) for n in (1, 2, 4, 6, 8) for d in (3, 96, 513)]
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
-
-
-def check_forward(impl, c, **numbers):
-    options = {k: v for k, v in numbers.items() if k in ("norm_eps", "hc_eps", "post_eps")}
-    got = forward(impl, c, **options)
-    truth = oracle.forward(*c.forward_args, **numbers)
-    wide = torch.float64 if c.x.dtype == torch.float64 else torch.float32
-    eager = oracle.forward(*c.forward_args, **numbers, work=wide)
-    terms = c.phi.shape[1]
-    for name in truth._fields:
-        value, want = getattr(got, name), getattr(truth, name)
-        if want is None:
-            assert value is None, name
-            continue
-        assert value.dtype == (c.x.dtype if name == "h_in" else wide), name
-        assert_within_budget(name, value, getattr(eager, name), want, terms=terms)
-
-
-def check_backward(impl, c, fwd, **numbers):
-    options = {k: v for k, v in numbers.items() if k in ("hc_eps", "post_eps")}
-    got = backward(impl, c, fwd, **options)
-    truth = oracle.backward(*backward_args(c, fwd), **numbers)
-    wide = torch.float64 if c.x.dtype == torch.float64 else torch.float32
-    eager = oracle.backward(*backward_args(c, fwd), **numbers, work=wide)
-    f = c.phi.shape[0]
-    tokens, d = c.x.shape[:-2].numel(), c.x.shape[-1]
-    terms = {"grad_x": d + f, "grad_phi": d + tokens, "grad_gamma": d + f + tokens}
-    for name in truth.grads._fields:
-        value, want = getattr(got, name), getattr(truth.grads, name)
-        if want is None:
-            assert value is None, name
-            continue
-        assert value.dtype == (c.x.dtype if name == "grad_x" else wide), name
-        assert value.shape == want.shape, name
-        scale = truth.alpha_scale(c.x.shape[-2]) if name == "grad_alpha" else None
-        bar = getattr(eager.grads, name)
-        assert_within_budget(name, value, bar, want, terms=terms.get(name, d + tokens), scale=scale)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -123,7 +86,7 @@ def test_correctly_rounded_shares(impl, dtype, share):
     h_in = torch.einsum("ti,tid->td", fwd.h_pre.double(), c.x.double())
     assert correctly_rounded_share(fwd.h_in, h_in) >= share
     got = backward(impl, c, fwd)
-    truth = oracle.backward(*backward_args(c, fwd)).grads
+    truth = oracle.backward(*backward_args(c, fwd))
     assert correctly_rounded_share(got.grad_x, truth.grad_x) >= share
 
 

@@ -3,10 +3,18 @@
 import pytest
 import torch
 
-from mhc_ops.testing import assert_within_budget, make_pre_inputs
+from mhc_ops.testing import make_pre_inputs
 
 from . import oracle
-from .cases import assert_same_bits, autograd, backward, backward_args, forward, saved
+from .cases import (
+    assert_same_bits,
+    autograd,
+    backward,
+    backward_args,
+    check_outputs,
+    forward,
+    saved,
+)
 
 # One operand errs by at most 2^-11 of itself, a product of two by 2^-10 + 2^-22.
 PRODUCT = 2.0**-10 + 2.0**-22
@@ -16,12 +24,14 @@ PRODUCT = 2.0**-10 + 2.0**-22
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_forward_equals_float64_of_rounded_operands(impl, dtype, gamma):
     c = make_pre_inputs(33, 4, 130, dtype=dtype, gamma=gamma)
-    got = forward(impl, c, precision="hf32")
-    truth = oracle.forward(*c.forward_args, hf32=True)
-    eager = oracle.forward(*c.forward_args, hf32=True, work=torch.float32)
-    for name in truth._fields:
-        want = getattr(truth, name)
-        assert_within_budget(name, getattr(got, name), getattr(eager, name), want, terms=520)
+    numbers = {"hf32": True}
+    check_outputs(
+        dtype,
+        forward(impl, c, precision="hf32"),
+        lambda work: oracle.forward(*c.forward_args, **numbers, work=work),
+        oracle.forward_scales(*c.forward_args, **numbers),
+        terms=520,
+    )
 
 
 def test_forward_differs_from_fp32_within_its_bound(impl):
@@ -70,13 +80,14 @@ def exact_case(dtype):
 def test_backward_equals_float64_of_rounded_operands(impl, dtype):
     c, fwd = exact_case(dtype)
     args = backward_args(c, fwd)
-    got = backward(impl, c, fwd, precision="hf32", hc_eps=0.0)
-    truth = oracle.backward(*args, hc_eps=0.0, hf32=True)
-    eager = oracle.backward(*args, hc_eps=0.0, hf32=True, work=torch.float32)
-    for name in truth.grads._fields:
-        want, bar = getattr(truth.grads, name), getattr(eager.grads, name)
-        scale = truth.alpha_scale(4) if name == "grad_alpha" else None
-        assert_within_budget(name, getattr(got, name), bar, want, terms=24 + 24 + 33, scale=scale)
+    numbers = {"hc_eps": 0.0, "hf32": True}
+    check_outputs(
+        dtype,
+        backward(impl, c, fwd, precision="hf32", hc_eps=0.0),
+        lambda work: oracle.backward(*args, **numbers, work=work),
+        oracle.backward_scales(*args, **numbers),
+        terms=24 + 24 + 33,
+    )
 
 
 def test_backward_differs_from_fp32_only_behind_the_matmuls(impl):
@@ -86,17 +97,21 @@ def test_backward_differs_from_fp32_only_behind_the_matmuls(impl):
     for name in ("grad_x", "grad_phi", "grad_gamma"):
         assert not torch.equal(getattr(fine, name), getattr(coarse, name)), name
     assert_same_bits(coarse[2:4], fine[2:4])
-    args = backward_args(c, fwd)
-    truth = oracle.backward(*args)
+    truth = oracle.backward(*backward_args(c, fwd))
     # |g| and |phi| bound u: the sizes of the products behind grad_x and grad_phi.
-    g = truth.alpha_terms / fwd.h_mix.double()
-    g = g * torch.cat([c.alpha[0].expand(4), c.alpha[1].expand(4), c.alpha[2].expand(16)]).double()
+    _, m = oracle.gate_gradients(
+        *(t.double() for t in (c.x, c.alpha, c.grad_h_in, c.grad_h_post)),
+        c.grad_h_res.double(),
+        fwd.h_pre.double(),
+        fwd.h_post.double(),
+    )
+    g = (m * fwd.inv_rms.double()[:, None]).abs()
     scaled = (c.x * c.gamma).double().abs().flatten(1)
     slack = PRODUCT + 100 * 2.0**-24
-    gap = (coarse.grad_phi.double() - truth.grads.grad_phi).abs()
-    assert (gap <= slack * (g.abs().T @ scaled) + 1e-6).all()
-    gap = (coarse.grad_x.double() - truth.grads.grad_x).abs().flatten(1)
-    sizes = (g.abs() @ c.phi.double().abs()) * c.gamma.double().abs().flatten()
+    gap = (coarse.grad_phi.double() - truth.grad_phi).abs()
+    assert (gap <= slack * (g.T @ scaled) + 1e-6).all()
+    gap = (coarse.grad_x.double() - truth.grad_x).abs().flatten(1)
+    sizes = (g @ c.phi.double().abs()) * c.gamma.double().abs().flatten()
     assert (gap <= slack * sizes + 4e-6).all()
 
 
