@@ -1,0 +1,1 @@
+"""Judging results against published criteria and running published cases."""
