@@ -100,7 +100,7 @@ class Verdict:
 class _Rule(NamedTuple):
     words: str
     measures: Callable[[Tensor, Tensor, Tensor], _Measures] | None
-    """From a, b and |a-b| the errors and their bounds, a pair per measure; None asks for equality."""
+    """(a, b, |a-b|) to (error, bound) per measure; None asks for equality."""
     share: float
     nan_fails: bool
 
