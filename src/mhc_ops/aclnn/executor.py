@@ -84,13 +84,18 @@ def first_phase(
         api,
         {name: t.desc if t else None for name, t in tensors.items()},
         attrs,
-        handles=dict(zip(("workspaceSize", "executor"), (h is OUT for h in handles), strict=True)),
+        handles=dict(
+            zip(("workspaceSize", "executor"), (h is not None for h in handles), strict=True)
+        ),
     )
-    checks = table.op_api.get(chip)
-    if checks is None:
-        failure: Failure | None = Failure("PARAM_INVALID", f"{api}: not registered for {chip}.")
+    failure: Failure | None
+    destroyed = [name for name, t in tensors.items() if t and t.destroyed]
+    if chip not in table.op_api:
+        failure = Failure("PARAM_INVALID", f"{api}: not registered for {chip}.")
+    elif destroyed:
+        failure = Failure("PARAM_INVALID", f"{api}: {call.spelled(destroyed[0])} was destroyed.")
     else:
-        failure = first_failure(call, checks)
+        failure = first_failure(call, table.op_api[chip])
     if failure:
         record_error(failure.message)
         return STATUS_BY_NAME[failure.code], 0, None
@@ -114,7 +119,7 @@ def _arguments(
                 f"{prototype.name}: {name} must be an aclTensor or None, "
                 f"got {type(value).__name__}{advice}."
             )
-        tensors[name] = None if value is None or value.destroyed else value
+        tensors[name] = value
     return tensors, attrs
 
 
@@ -140,6 +145,14 @@ def second_phase(
     workspace that is null or shorter than the first phase asked; 361001 for a failure while
     running; else 0.
     """
+    for name, value, kind in (
+        ("workspace", workspace, Tensor),
+        ("executor", executor, aclOpExecutor),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(
+                f"{api}: {name} must be a {kind.__name__} or None, got {type(value).__name__}."
+            )
     if executor is None:
         record_error(f"{api}: executor must not be a null pointer.")
         return ACLNN_ERR_PARAM_NULLPTR

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -33,8 +33,7 @@ def check_soc(name: str) -> str:
     return name
 
 
-@contextmanager
-def soc(name: str) -> Iterator[None]:
+def soc(name: str) -> AbstractContextManager[None]:
     """Answer with the rules of the chip `name` inside the block.
 
     ascend950 applies outside any block. Each thread and each asyncio task has its own choice. An
@@ -42,7 +41,12 @@ def soc(name: str) -> Iterator[None]:
 
     Raises ValueError for a name that is not one of ascend950, ascend910b (A2), ascend910_93 (A3).
     """
-    token = _current.set(check_soc(name))
+    return _soc(check_soc(name))
+
+
+@contextmanager
+def _soc(name: str) -> Iterator[None]:
+    token = _current.set(name)
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ from .codes import (
 from .errors import record_error
 from .validation import Desc
 
-_TORCH_DTYPES = {
+TORCH_DTYPES = {
     ACL_FLOAT: torch.float32,
     ACL_FLOAT16: torch.float16,
     ACL_BF16: torch.bfloat16,
@@ -49,7 +49,9 @@ _TORCH_DTYPES = {
     ACL_COMPLEX64: torch.complex64,
     ACL_COMPLEX128: torch.complex128,
 }
-_ACL_DTYPES = {dtype: number for number, dtype in _TORCH_DTYPES.items()}
+"""ACL dtype numbers to torch dtypes; the others have no torch counterpart."""
+
+_ACL_DTYPES = {dtype: number for number, dtype in TORCH_DTYPES.items()}
 
 
 class aclTensor:
@@ -97,7 +99,7 @@ class aclTensor:
             raise RuntimeError(f"{self!r} was destroyed")
         if self.data is None:
             raise RuntimeError(f"{self!r} has no memory, its tensorData is null")
-        dtype = _TORCH_DTYPES[self.data_type]
+        dtype = TORCH_DTYPES[self.data_type]
         start = self.data.storage_offset() * self.data.element_size()
         memory = self.data.detach().untyped_storage()
         if start % dtype.itemsize:

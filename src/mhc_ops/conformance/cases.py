@@ -22,7 +22,7 @@ from ..errors import ArgumentError
 LAYERS = ("op_api", "infershape", "tiling", "st")
 EXPECTATIONS = (*STATUS_BY_NAME, "NOT_SUCCESS", "NOT_PARAM_INVALID", "ERROR")
 
-_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
 _MISSING = object()
 
 
@@ -41,7 +41,7 @@ class Case:
     api: str
     rule: str
     inputs: Mapping[str, Desc | None]
-    attrs: Mapping[str, float | int]
+    attrs: Mapping[str, Any]
     outputs: Mapping[str, Desc | None]
     expect: str
     expect_by_code: str
@@ -86,7 +86,7 @@ def _read_case(where: str, entry: Any) -> Case:
         api=_get(where, entry, "api", str, "") or "",
         rule=_get(where, entry, "rule", str, ""),
         inputs=_tensors(where, "inputs", _get(where, entry, "inputs", dict), layer),
-        attrs=_numbers(where, "attrs", _get(where, entry, "attrs", dict, {})),
+        attrs=_get(where, entry, "attrs", dict, {}),
         outputs=_tensors(where, "outputs", _get(where, entry, "outputs", dict, {}), layer),
         expect=_expectation(where, "expect", _get(where, entry, "expect", str)),
         expect_by_code=_expectation(
@@ -118,14 +118,23 @@ def _check_names(where: str, case: Case) -> None:
                     f"{where}: {name!r} is no {kind} of {case.op}; "
                     f"they are {', '.join(table.names(kind))}."
                 )
-    for name in case.attrs:
-        if table.attr(name) is None:
-            names = ", ".join(attr.name for attr in table.attrs)
+    if case.api:
+        _one_of(where, "api", case.api, tuple(api.name for api in table.apis))
+    taken = api.parameters if (api := table.api(case.api)) else tuple(a.name for a in table.attrs)
+    for name, value in case.attrs.items():
+        attr = table.attr(name)
+        if attr is None:
+            names = ", ".join(a.name for a in table.attrs)
             raise CaseFileError(
                 f"{where}: {name!r} is no attribute of {case.op}; they are {names}."
             )
-    if case.api:
-        _one_of(where, "api", case.api, tuple(api.name for api in table.apis))
+        kinds = int if attr.type == "int64_t" else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise CaseFileError(
+                f"{where}: attribute {name!r} must be a {attr.type} number, got {_kind(value)}."
+            )
+        if attr.acl and attr.name not in taken and value != attr.default:
+            raise CaseFileError(f"{where}: {case.api} does not take {name!r}.")
 
 
 def _get(where: str, entry: dict[str, Any], key: str, kind: type, default: Any = _MISSING) -> Any:
@@ -148,13 +157,6 @@ def _one_of(where: str, key: str, value: str, allowed: tuple[str, ...]) -> str:
 def _expectation(where: str, key: str, value: str) -> str:
     short = value.removeprefix("ACLNN_").removeprefix("ERR_")
     return _one_of(where, key, short, EXPECTATIONS) if value else ""
-
-
-def _numbers(where: str, key: str, values: dict[str, Any]) -> dict[str, float | int]:
-    for name, value in values.items():
-        if not isinstance(value, (int, float)):
-            raise CaseFileError(f"{where}: {key!r} must hold numbers, got {name} = {_kind(value)}.")
-    return values
 
 
 def _tensors(where: str, key: str, values: dict[str, Any], layer: str) -> dict[str, Desc | None]:
@@ -182,6 +184,6 @@ def _tensor(where: str, value: Any, layer: str) -> Desc | None:
 
 
 def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    return _KINDS.get(type(value), f"the number {value}")
+    if value is None or isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    return _KINDS[type(value)]

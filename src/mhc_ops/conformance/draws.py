@@ -6,22 +6,20 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..aclnn.codes import DTYPE_NAMES
 from ..aclnn.spec import OPERATORS
+from ..aclnn.tensor import TORCH_DTYPES
 from ..aclnn.validation import Desc
 from .cases import Case, CaseFileError
 from .truth import mhc_pre
 
-TORCH_DTYPES = {
-    "BFLOAT16": torch.bfloat16,
-    "FLOAT16": torch.float16,
-    "FLOAT": torch.float32,
-    "DOUBLE": torch.float64,
-}
+_DTYPES = {DTYPE_NAMES[number]: dtype for number, dtype in TORCH_DTYPES.items()}
 _FP16_MAX = 65504.0
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANDN = re.compile(rf"(?:({NUMBER}) ?\* ?)?randn\b")
@@ -53,7 +51,8 @@ def draw_inputs(case: Case, attrs: Mapping[str, float]) -> dict[str, Tensor | No
             continue
         drawn[name] = _draw(case, spec.acl, desc, "randn" if wanted is None else wanted, generator)
     if saved:
-        drawn.update(_saved_by_forward(case, given, drawn, saved, ranges, attrs, generator))
+        bias_range = ranges.get("bias", "0.1*randn")
+        drawn.update(_saved_by_forward(case, given, drawn, saved, bias_range, attrs, generator))
     return drawn
 
 
@@ -79,10 +78,15 @@ def _from_forward(op: str, name: str, wanted: Any) -> bool:
     return wanted is None or (isinstance(wanted, str) and "forward" in wanted)
 
 
+def torch_dtype(case: Case, name: str, desc: Desc) -> torch.dtype:
+    """The torch dtype of a tensor of the case; a bad case if there is none."""
+    if desc.dtype not in _DTYPES:
+        raise CaseFileError(f"{case.name}: {name} cannot be made as {desc.dtype}.")
+    return _DTYPES[desc.dtype]
+
+
 def _draw(case: Case, name: str, desc: Desc, wanted: Any, generator: torch.Generator) -> Tensor:
-    dtype = TORCH_DTYPES.get(desc.dtype)
-    if dtype is None:
-        raise CaseFileError(f"{case.name}: {name} cannot be drawn as {desc.dtype}.")
+    dtype = torch_dtype(case, name, desc)
     count = math.prod(desc.shape)
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
         values = torch.full((count,), float(wanted))
@@ -115,19 +119,28 @@ def _saved_by_forward(
     given: Mapping[str, Desc | None],
     drawn: Mapping[str, Tensor | None],
     names: list[str],
-    ranges: Mapping[str, Any],
+    bias_range: Any,
     attrs: Mapping[str, float],
     generator: torch.Generator,
-) -> dict[str, Tensor | None]:
-    """What a forward run on the same x, phi, alpha, gamma and a drawn bias would have saved."""
+) -> dict[str, Tensor]:
+    """What a forward run on the same x, phi, alpha, gamma and a drawn bias would have saved.
+
+    A tensor whose shape in the case is not what a forward saves, in a case about that, is drawn.
+    """
+    forward: dict[str, Tensor] = {}
     phi = given.get("phi")
-    if phi is None or any(drawn[name] is None for name in ("x", "phi", "alpha")):
-        raise CaseFileError(f"{case.name}: saved tensors need x, phi and alpha.")
-    bias = Desc("FLOAT", phi.shape[:1])
-    tensors = {
-        name: t.double() if (t := drawn[name]) is not None else None
-        for name in ("x", "phi", "alpha", "gamma")
-    }
-    tensors["bias"] = _draw(case, "bias", bias, ranges.get("bias", "0.1*randn"), generator).double()
-    forward = mhc_pre(tensors, {"norm_eps": 1e-6, **attrs})
-    return {name: forward[name].float() for name in names}
+    if phi is not None:
+        bias = _draw(case, "bias", Desc("FLOAT", phi.shape[:1]), bias_range, generator)
+        tensors = {name: drawn[name] for name in ("x", "phi", "alpha", "gamma")} | {"bias": bias}
+        wide = {name: None if t is None else t.double() for name, t in tensors.items()}
+        with suppress(RuntimeError, IndexError, AssertionError):  # shapes that fit no forward
+            forward = mhc_pre(wide, {"norm_eps": 1e-6, **attrs})
+    saved: dict[str, Tensor] = {}
+    for name in names:
+        desc = given[name]
+        assert desc is not None
+        if name in forward and forward[name].shape == desc.shape:
+            saved[name] = forward[name].to(torch_dtype(case, name, desc))
+        else:
+            saved[name] = _draw(case, name, desc, "randn", generator)
+    return saved

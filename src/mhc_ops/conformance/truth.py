@@ -92,7 +92,7 @@ def mhc_pre_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
         "grad_x": grad_x,
         "grad_phi": g.flatten(0, -2).T @ _scaled(x, gamma, attrs).flatten(0, -2),
         "grad_alpha": torch.stack(
-            [part.sum() for part in by_column.split((n, n, len(phi) - 2 * n))]
+            [part.sum() for part in by_column.split([n, n, len(phi) - 2 * n])]
         ),
         "grad_bias": a.flatten(0, -2).sum(0),
         "grad_gamma": torch.zeros_like(x.flatten(0, -3)[0])
