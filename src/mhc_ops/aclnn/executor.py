@@ -128,7 +128,7 @@ def _number(table: OperatorSpec, api: str, name: str, value: object) -> float | 
     assert spec is not None
     kinds = int if spec.type == "int64_t" else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise TypeError(f"{api}: {spec.acl} must be a {spec.type} number, got {value!r}.")
+        raise TypeError(f"{api}: {spec.acl} must be of type {spec.type}, got {value!r}.")
     return value
 
 

@@ -7,6 +7,7 @@ Tensors, attributes and outputs go by their snake case names from the operator d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -30,7 +31,8 @@ class TensorSpec:
     @property
     def spellings(self) -> tuple[str, ...]:
         """Every name under which public documents and tests know the tensor."""
-        return (self.name, self.acl, self.acl.removesuffix("Optional"))
+        short = self.acl.removesuffix("Optional")
+        return (self.name, self.acl, short, re.sub("(?=[A-Z])", "_", short).lower())
 
 
 @dataclass(frozen=True)
