@@ -145,14 +145,12 @@ def second_phase(
     workspace that is null or shorter than the first phase asked; 361001 for a failure while
     running; else 0.
     """
-    for name, value, kind in (
-        ("workspace", workspace, Tensor),
-        ("executor", executor, aclOpExecutor),
-    ):
-        if value is not None and not isinstance(value, kind):
-            raise TypeError(
-                f"{api}: {name} must be a {kind.__name__} or None, got {type(value).__name__}."
-            )
+    if not isinstance(workspace, (Tensor, type(None))):
+        got = type(workspace).__name__
+        raise TypeError(f"{api}: workspace must be a uint8 torch tensor or None, got {got}.")
+    if not isinstance(executor, (aclOpExecutor, type(None))):
+        got = type(executor).__name__
+        raise TypeError(f"{api}: executor must come from {api}GetWorkspaceSize, got {got}.")
     if executor is None:
         record_error(f"{api}: executor must not be a null pointer.")
         return ACLNN_ERR_PARAM_NULLPTR
