@@ -7,7 +7,7 @@ mhc_ops, and a generator may load it by its path.
 
 from .expression import evaluate as evaluate
 from .expression import symbols as symbols
-from .language import *  # noqa: F403 - the record types, wholesale
+from .language import OperatorSpec as OperatorSpec
 from .mhc_pre import MHC_PRE
 from .mhc_pre_backward import MHC_PRE_BACKWARD
 
