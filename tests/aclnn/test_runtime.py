@@ -49,6 +49,8 @@ def test_memory_there_and_back():
         ((bytearray(4), 9, bytearray(9), 9, 1), "cannot copy 9 bytes from 9 to 4"),
         ((bytearray(4), 4, bytearray(4), -1, 1), "cannot copy -1 bytes"),
         ((b"1234", 4, bytearray(4), 4, 1), "dst is read-only"),
+        ((torch.zeros(4, 4).t(), 64, bytearray(64), 64, 1), "must be contiguous"),
+        ((bytearray(64), 64, torch.zeros(16, device="meta"), 64, 1), "in host memory"),
     ],
 )
 def test_copies_that_cannot_be(arguments, text):

@@ -1,6 +1,7 @@
 """soc(...): which chip's rules apply where."""
 
 import asyncio
+import dataclasses
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from mhc_ops import aclnn
 from mhc_ops.aclnn.platform import current_soc
+from mhc_ops.aclnn.spec import OPERATORS
 
 from .calls import pre, prepare, status, tensors
 
@@ -49,6 +51,20 @@ def test_tasks_do_not_disturb_one_another():
         return await asyncio.gather(in_block("ascend910b"), in_block("ascend910_93"))
 
     assert asyncio.run(both()) == ["ascend910b", "ascend910_93"]
+
+
+def test_an_operator_is_refused_where_it_is_not_registered(monkeypatch):
+    table = OPERATORS["MhcPre"]
+    here = {"op_api": {"ascend950": table.op_api["ascend950"]}}
+    here["tiling"] = {"ascend950": table.tiling["ascend950"]}
+    monkeypatch.setitem(OPERATORS, "MhcPre", dataclasses.replace(table, **here))
+    assert status("aclnnMhcPre", pre()) == 0
+    with aclnn.soc("ascend910b"):
+        assert status("aclnnMhcPre", pre()) == 161002
+        assert aclnn.aclGetRecentErrMsg() == "aclnnMhcPre: not registered for ascend910b."
+        result = aclnn.tiling("MhcPre", {}, {})
+    assert result.status == aclnn.GRAPH_FAILED
+    assert result.message == "MhcPre: not registered for ascend910b."
 
 
 def test_an_executor_keeps_its_chip():

@@ -253,6 +253,9 @@ def test_one_range_for_all_and_values_for_one(entry):
         ({"value_range": {"x": "normal"}}, "value_range of x is not understood: 'normal'"),
         ({"expect_outputs": {"tolerance": {"hIn": "small"}}}, "tolerance of hIn is not understood"),
         ({"expect_outputs": {"tolerance": {"x": 1e-3}}}, "'x' is no output of MhcPre"),
+        ({"expect_outputs": {"checked_outputs": [5]}}, "5 is no output of MhcPre"),
+        ({"expect_outputs": {"checked_outputs": 5}}, "checked_outputs a list"),
+        ({"expect_outputs": {"tolerance": 1e-3}}, "tolerance must be an object"),
     ],
 )
 def test_a_numeric_case_that_cannot_be_run_is_a_bad_case(entry, change, reason):

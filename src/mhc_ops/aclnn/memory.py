@@ -22,17 +22,22 @@ def targets(views: Views, names: Sequence[str]) -> tuple[Tensor | None, ...]:
     An output on an input's memory, which a caller may want for working in place, waits for
     `write_back`.
     """
-    inputs = {
-        t.untyped_storage().data_ptr()
-        for name, t in views.items()
-        if t is not None and name not in names
-    }
+    inputs = [_extent(t) for name, t in views.items() if t is not None and name not in names]
     chosen: list[Tensor | None] = []
     for name in names:
         target = views[name]
-        shared = target is not None and target.untyped_storage().data_ptr() in inputs
-        chosen.append(None if shared else target)
+        if target is not None:
+            first, last = _extent(target)
+            if any(first <= end and start <= last for start, end in inputs):
+                target = None
+        chosen.append(target)
     return tuple(chosen)
+
+
+def _extent(t: Tensor) -> tuple[int, int]:
+    """Addresses of the first and the last byte of a tensor that is not empty."""
+    reach = sum((size - 1) * step for size, step in zip(t.shape, t.stride(), strict=True))
+    return t.data_ptr(), t.data_ptr() + (reach + 1) * t.element_size() - 1
 
 
 def write_back(

@@ -117,6 +117,8 @@ def aclrtMemcpy(dst: Any, destMax: int, src: Any, count: int, kind: int) -> int:
     """
     if dst is None or src is None:
         return _invalid("aclrtMemcpy: dst and src must not be null.")
+    if any(isinstance(t, Tensor) and not (t.is_cpu and t.is_contiguous()) for t in (dst, src)):
+        return _invalid("aclrtMemcpy: dst and src must be contiguous and in host memory.")
     to, origin = _bytes(dst), _bytes(src)
     if not 0 <= count <= min(destMax, len(to), len(origin)):
         return _invalid(

@@ -53,11 +53,15 @@ def _judge_outputs(
     case: Case, table: OperatorSpec, inputs: Inputs, outputs: Outputs, attrs: dict[str, Any]
 ) -> Finding:
     expected = dict(case.expect_outputs)
+    stated = expected.pop("tolerance", None) or {}
+    listed = expected.pop("checked_outputs", None) or ()
+    if not isinstance(stated, dict) or not isinstance(listed, (list, tuple)):
+        raise CaseFileError(f"{case.name}: tolerance must be an object and checked_outputs a list.")
     tolerances = {
         _output(case, table, key).name: _tolerance(case, key, value, outputs)
-        for key, value in (expected.pop("tolerance", None) or {}).items()
+        for key, value in stated.items()
     }
-    checked = expected.pop("checked_outputs", None) or (*tolerances, *outputs)
+    checked = listed or (*tolerances, *outputs)
     zeros = expected.pop("gradGamma_without_gamma", None)
 
     wide = {name: None if t is None else t.double() for name, t in inputs.items()}
