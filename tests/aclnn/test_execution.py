@@ -146,6 +146,17 @@ def test_every_tensor_in_one_piece_of_memory():
         assert same(arena[name], w), name
 
 
+def test_grad_x_one_token_behind_x_in_the_same_memory():
+    t = tensors(backward(d=8, lead=(700,)))
+    want = backward_of(t)
+    memory = torch.zeros(701, 4, 8, dtype=torch.bfloat16)
+    memory[:-1] = t["x"]
+    t |= {"x": memory[:-1], "grad_x": memory[1:]}
+    assert run("aclnnMhcPreBackward", t) == 0
+    for name, w in zip(BACKWARD_OUTPUTS, want, strict=True):
+        assert same(t[name], w), name
+
+
 @pytest.mark.parametrize("onto", ["x", "grad_x_post"])
 def test_grad_x_in_the_memory_of_an_input(onto):
     t = tensors(backward())
