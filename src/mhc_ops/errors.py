@@ -4,7 +4,8 @@ MhcError
 ├── ArgumentError (ValueError)          a value that no operator accepts
 │   ├── ShapeError                      rank, size or layout
 │   ├── DtypeError                      dtype
-│   └── DeviceError                     tensors on different devices
+│   ├── DeviceError                     tensors on different devices
+│   └── FileError                       a tensor file that cannot be read or written
 └── UnsupportedError (RuntimeError)     a right call that cannot be served here
 """
 
@@ -27,6 +28,10 @@ class DtypeError(ArgumentError):
 
 class DeviceError(ArgumentError):
     """Tensors of one call lie on different devices."""
+
+
+class FileError(ArgumentError):
+    """A tensor file is missing, damaged, of an unknown format, or cannot be written."""
 
 
 class UnsupportedError(MhcError, RuntimeError):

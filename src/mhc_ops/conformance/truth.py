@@ -1,0 +1,104 @@
+"""The operators in float64, written from the specification's equations and nothing else.
+
+Independent of the implementations on purpose: the kit trusts only the equations. Every function
+takes the case's tensors in float64 by snake case name (None where null) and the attributes, and
+returns the outputs by name. With op_impl_mode 1 the matmuls' operands are rounded as HF32 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+Tensors = Mapping[str, Tensor | None]
+Attrs = Mapping[str, float]
+Truth = Callable[[Tensors, Attrs], dict[str, Tensor]]
+
+
+def hf32(t: Tensor) -> Tensor:
+    """t rounded to float32, then to 10 fraction bits with ties away from zero, in float64."""
+    bits = t.float().view(torch.int32)
+    rounded = torch.where(t.isfinite(), (bits + 0x1000) & ~0x1FFF, bits)
+    return rounded.view(torch.float32).double()
+
+
+def _operands(attrs: Attrs) -> Callable[[Tensor], Tensor]:
+    return hf32 if attrs["op_impl_mode"] == 1 else lambda t: t
+
+
+def _need(tensors: Tensors, *names: str) -> list[Tensor]:
+    found = [tensors[name] for name in names]
+    assert all(t is not None for t in found)
+    return [t for t in found if t is not None]
+
+
+def _scaled(x: Tensor, gamma: Tensor | None, attrs: Attrs) -> Tensor:
+    """gamma*x as the matmul sees it, [.., n*D]."""
+    product = x if gamma is None else x * gamma
+    return _operands(attrs)(product).flatten(-2)
+
+
+def mhc_pre(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    x, phi, alpha, bias = _need(tensors, "x", "phi", "alpha", "bias")
+    n = x.shape[-2]
+    residual = len(alpha) == 3
+    inv_rms = (x.square().mean((-2, -1)) + attrs["norm_eps"]) ** -0.5
+    h_mix = _scaled(x, tensors["gamma"], attrs) @ _operands(attrs)(phi).T
+    w = h_mix * inv_rms.unsqueeze(-1)
+    h_pre = torch.sigmoid(alpha[0] * w[..., :n] + bias[:n]) + attrs["hc_eps"]
+    h_post = 2 * torch.sigmoid(alpha[1] * w[..., n : 2 * n] + bias[n : 2 * n])
+    outputs = {
+        "hin": (h_pre.unsqueeze(-1) * x).sum(-2),
+        "h_post": h_post if residual else h_post + attrs["hc_eps"],
+        "inv_rms": inv_rms,
+        "h_mix": h_mix,
+        "h_pre": h_pre,
+    }
+    if residual:
+        logits = alpha[2] * w[..., 2 * n :] + bias[2 * n :]
+        square = logits.shape[-1] == n * n
+        outputs["h_res"] = logits.unflatten(-1, (n, n)) if square else logits
+    return outputs
+
+
+def mhc_pre_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    x, phi, alpha = _need(tensors, "x", "phi", "alpha")
+    grad_h_in, grad_h_post, grad_h_res = _need(tensors, "grad_h_in", "grad_h_post", "grad_h_res")
+    inv_rms, h_mix, h_pre, h_post = _need(tensors, "inv_rms", "h_mix", "h_pre", "h_post")
+    gamma, grad_x_post = tensors["gamma"], tensors["grad_x_post"]
+    n, d = x.shape[-2:]
+    tokens = grad_h_in.shape[:-1]
+    rounded = _operands(attrs)
+
+    s = h_pre - attrs["hc_eps"]
+    a_pre = (grad_h_in.unsqueeze(-2) * x).sum(-1) * s * (1 - s)
+    a_post = grad_h_post * h_post * (1 - h_post / 2)
+    a_res = grad_h_res.reshape(*tokens, -1)
+    a = torch.cat((a_pre, a_post, a_res), -1)
+    m = torch.cat((alpha[0] * a_pre, alpha[1] * a_post, alpha[2] * a_res), -1)
+    g = rounded(m * inv_rms.unsqueeze(-1))
+    d_inv = (m * h_mix).sum(-1)
+
+    u = (g @ rounded(phi)).unflatten(-1, (n, d))
+    rms = d_inv * inv_rms**3 / (n * d)
+    grad_x = grad_h_in.unsqueeze(-2) * h_pre.unsqueeze(-1)
+    grad_x = grad_x + (u if gamma is None else u * gamma) - rms[..., None, None] * x
+    if grad_x_post is not None:
+        grad_x = grad_x + grad_x_post
+    by_column = (a * h_mix * inv_rms.unsqueeze(-1)).flatten(0, -2).sum(0)
+    return {
+        "grad_x": grad_x,
+        "grad_phi": g.flatten(0, -2).T @ _scaled(x, gamma, attrs).flatten(0, -2),
+        "grad_alpha": torch.stack(
+            [part.sum() for part in by_column.split([n, n, len(phi) - 2 * n])]
+        ),
+        "grad_bias": a.flatten(0, -2).sum(0),
+        "grad_gamma": torch.zeros_like(x.flatten(0, -3)[0])
+        if gamma is None
+        else (x * u).flatten(0, -3).sum(0),
+    }
+
+
+TRUTHS: dict[str, Truth] = {"MhcPre": mhc_pre, "MhcPreBackward": mhc_pre_backward}
