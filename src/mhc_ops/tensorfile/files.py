@@ -45,7 +45,7 @@ def write(path: str | Path, content: TensorSet) -> None:
     path = Path(path)
     check_target(path)
     try:
-        with replacing(path) as temporary:
+        with replacing(path.resolve()) as temporary:
             _format(path, _target_format(path)).save(temporary, content)
     except FileError as error:
         raise FileError(_sentence(path, error)) from error
@@ -59,14 +59,16 @@ def check_target(path: str | Path) -> None:
     path = Path(path)
     try:
         _check_place(path, _target_format(path))
-    except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise FileError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    except (OSError, RuntimeError) as error:  # a name that is too long, links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"{path}: cannot be written ({_sentence(None, reason)}).") from error
 
 
 def _check_place(path: Path, form: str) -> None:
     _format(path, form)
-    if not path.parent.is_dir():
-        raise FileError(f"{path}: cannot be written, {path.parent} is not a folder.")
+    parent = path.resolve().parent  # a link is written through, not replaced
+    if not parent.is_dir():
+        raise FileError(f"{path}: cannot be written, {parent} is not a folder.")
     if form != _FOLDER and path.is_dir():
         raise FileError(f"{path}: cannot be written, it is a folder.")
     if form == _FOLDER and path.exists():
