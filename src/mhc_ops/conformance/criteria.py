@@ -155,9 +155,18 @@ def judge(
     if reason:
         nothing = dict.fromkeys(("size", "misses", "nan_got", "nan_want", "nan_misplaced"), 0)
         return Verdict(
-            name, criterion, False, rule.words, reason, share=0.0, allowed_share=rule.share,
-            max_abs_error=math.nan, max_rel_error=math.nan, worst=None, **nothing,
-        )  # fmt: skip
+            name,
+            criterion,
+            False,
+            rule.words,
+            reason,
+            share=0.0,
+            allowed_share=rule.share,
+            max_abs_error=math.nan,
+            max_rel_error=math.nan,
+            worst=None,
+            **nothing,
+        )
     return _compare(got.detach(), want.detach(), rule, name, criterion)
 
 

@@ -1,6 +1,7 @@
 """Writing a file or a folder so that only the finished one is ever visible."""
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,4 +37,4 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def _beside(target: Path, ending: str) -> Path:
-    return target.with_name(f".{target.name[:100]}.{os.getpid()}.{ending}")
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.{ending}")

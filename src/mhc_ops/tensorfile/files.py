@@ -24,9 +24,9 @@ def read(path: str | Path) -> TensorSet:
     Raises FileError (a ValueError) when it is missing, of an unknown format, damaged or truncated.
     """
     path = Path(path)
-    if not path.exists():
-        raise FileError(f"{path}: no such file or folder.")
     try:
+        if not path.exists():
+            raise FileError("no such file or folder")
         return _format(path, _FOLDER if path.is_dir() else _ending(path)).load(path)
     except FileError as error:
         raise FileError(_sentence(path, error)) from error
@@ -45,7 +45,7 @@ def write(path: str | Path, content: TensorSet) -> None:
     path = Path(path)
     check_target(path)
     try:
-        with replacing(path) as temporary:
+        with replacing(path.resolve()) as temporary:
             _format(path, _target_format(path)).save(temporary, content)
     except FileError as error:
         raise FileError(_sentence(path, error)) from error
@@ -57,10 +57,18 @@ def write(path: str | Path, content: TensorSet) -> None:
 def check_target(path: str | Path) -> None:
     """Raise FileError when `write` could not put a file there: ask before a long computation."""
     path = Path(path)
-    form = _target_format(path)
+    try:
+        _check_place(path, _target_format(path))
+    except (OSError, RuntimeError) as error:  # a name that is too long, links in a circle
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"{path}: cannot be written ({_sentence(None, reason)}).") from error
+
+
+def _check_place(path: Path, form: str) -> None:
     _format(path, form)
-    if not path.parent.is_dir():
-        raise FileError(f"{path}: cannot be written, {path.parent} is not a folder.")
+    parent = path.resolve().parent  # a link is written through, not replaced
+    if not parent.is_dir():
+        raise FileError(f"{path}: cannot be written, {parent} is not a folder.")
     if form != _FOLDER and path.is_dir():
         raise FileError(f"{path}: cannot be written, it is a folder.")
     if form == _FOLDER and path.exists():

@@ -14,17 +14,32 @@ Attr = float | int | str | bool | None
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        torch.bfloat16, torch.float16, torch.float32, torch.float64,
-        torch.int8, torch.int16, torch.int32, torch.int64,
-        torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
+        torch.bfloat16,
+        torch.float16,
+        torch.float32,
+        torch.float64,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.bool,
     )
-}  # fmt: skip
+}
 """Dtypes by the name that files carry."""
 
 _ALIASES = {
-    "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp32": "float32",
-    "float": "float32", "fp64": "float64", "double": "float64",
-}  # fmt: skip
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float": "float32",
+    "fp64": "float64",
+    "double": "float64",
+}
 
 
 class TensorSet(NamedTuple):

@@ -1,0 +1,33 @@
+"""docs/cli.md is true: its examples run, end as they say, and print what they show."""
+
+import re
+import shlex
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_every_example_of_the_page(mhc_ops, folder):
+    commands = 0
+    for kind, body in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if kind == "python":
+            exec(compile(body, str(PAGE), "exec"), {})
+            continue
+        for example in body.split("$ ")[1:]:
+            line, *shown = example.splitlines()
+            command, _, remark = line.partition("#")
+            program, *arguments = shlex.split(command)
+            assert program == "mhc-ops"
+            done = mhc_ops(*arguments)
+            wanted = re.search(r"exit status (\d)", remark)
+            assert done.status == int(wanted[1] if wanted else 0), f"{line}\n{done.out}{done.err}"
+            printed = squeezed(done.out + done.err)
+            for part in (piece for row in shown for piece in row.split("...")):
+                assert squeezed(part) in printed, f"{line} does not print {part!r}"
+            commands += 1
+    assert commands >= 12
