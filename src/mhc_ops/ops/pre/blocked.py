@@ -135,7 +135,7 @@ def backward(
 
 
 class _ParameterSums:
-    """The gradients that sum over tokens: from zero in each superblock, which then adds to the total."""
+    """The gradients that sum over tokens: each superblock starts from zero, then adds to `out`."""
 
     def __init__(
         self,
@@ -146,24 +146,29 @@ class _ParameterSums:
         numbers: PreNumbers,
         out: MhcPreBackward,
     ) -> None:
-        self.sizes, self.phi, self.gamma, self.hf32, self.out = sizes, phi, gamma, numbers.hf32, out
+        self.sizes, self.phi, self.hf32, self.out = sizes, phi, numbers.hf32, out
+        row = None if gamma is None else gamma.flatten()
+        self.operand_scale = (
+            row if self.hf32 else None
+        )  # gamma on x, before hf32 rounds the product
+        self.product_scale = None if self.hf32 else row  # gamma folded: on G instead
         for total in out[1:]:
             if total is not None:
                 total.zero_()
-        self.direct_gamma = out.grad_gamma is not None and self.hf32
+        direct_gamma = out.grad_gamma is not None and self.hf32
         wants_product = out.grad_phi is not None or (out.grad_gamma is not None and not self.hf32)
         self.product = phi.new_zeros(sizes.F, sizes.N * sizes.D) if wants_product else None
         self.alpha = torch.zeros_like(alpha)
         self.bias = phi.new_zeros(sizes.F)
-        self.scale = phi.new_zeros(sizes.N, sizes.D) if self.direct_gamma else None
+        self.scale = phi.new_zeros(sizes.N, sizes.D) if direct_gamma else None
 
     def add(self, x: Tensor, g: Tensor, u: Tensor | None, a: Tensor, aw: Tensor) -> None:
         """Add a block: x [rows, N, D], g, a, a * w [rows, F], u [rows, N, D] before gamma."""
         if self.product is not None:
             operand = x.flatten(1)
             if self.hf32:
-                operand = operand if self.gamma is None else operand * self.gamma.flatten()
-                operand = round_hf32(operand)
+                scale = self.operand_scale
+                operand = round_hf32(operand if scale is None else operand * scale)
             self.product.addmm_(g.T, operand)
         counts = (self.sizes.N, self.sizes.N, self.sizes.R)
         self.alpha += gather_spread(aw, counts, len(self.alpha)).sum(0)
@@ -172,11 +177,9 @@ class _ParameterSums:
             self.scale += (x * u).sum(0)
 
     def close_superblock(self) -> None:
-        out, product, folds = self.out, self.product, self.gamma is not None and not self.hf32
+        out, product, scale = self.out, self.product, self.product_scale
         if out.grad_phi is not None and product is not None:
-            out.grad_phi.add_(
-                product * self.gamma.flatten() if folds and self.gamma is not None else product
-            )
+            out.grad_phi.add_(product if scale is None else product * scale)
         if out.grad_alpha is not None:
             out.grad_alpha.add_(self.alpha)
         if out.grad_bias is not None:
