@@ -67,6 +67,13 @@ def test_missing_and_extra_tensors_are_not_equal(mhc_ops, folder, base):
     assert (done.json["missing"], done.json["extra"]) == (["lost"], ["more"])
 
 
+def test_one_missing_or_one_extra_tensor_is_enough(mhc_ops, folder, base):
+    write("a", TensorSet(base))
+    write("b", TensorSet({**base, "more": torch.zeros(1)}))
+    assert mhc_ops("compare", "a", "b").status == 1
+    assert mhc_ops("compare", "b", "a").status == 1
+
+
 def test_shape_and_dtype_differences_are_not_equal(mhc_ops, folder, base):
     write("a", TensorSet({"x": torch.zeros(2, 3), "y": torch.zeros(2).half()}))
     write("b", TensorSet({"x": torch.zeros(3, 2), "y": torch.zeros(2)}))

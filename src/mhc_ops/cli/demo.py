@@ -178,7 +178,15 @@ def _print(
 
     out.print()
     errors = [
-        (c.name, c.shape, c.dtype, *map(_short, (c.error, c.bound, c.eager_error)), mark(c.good))
+        (
+            c.name,
+            c.shape,
+            c.dtype,
+            f"{c.error:.2e}",
+            f"{c.bound:.2e}",
+            f"{c.eager_error:.2e}",
+            mark(c.good),
+        )
         for c in checks
     ]
     columns = ("output", "shape", "dtype", ">error", ">bound", ">float32 eager", "")
@@ -216,7 +224,3 @@ def _print(
         if failures
         else f"all {total} outputs within their bound"
     )
-
-
-def _short(number: float) -> str:
-    return f"{number:.2e}"
