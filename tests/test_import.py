@@ -46,7 +46,6 @@ def test_the_operators_run_without_the_optional_packages():
 
 
 def test_public_names_exist():
-    for name in mhc_ops.__all__:
-        assert getattr(mhc_ops, name) is not None, name
-    for name in ("mhc_pre", "mhc_pre_forward", "mhc_pre_backward", "explain", "__version__"):
-        assert name in mhc_ops.__all__, name
+    for name in ("mhc_pre", "mhc_pre_forward", "mhc_pre_backward", "explain", "Convention"):
+        assert callable(getattr(mhc_ops, name)), name
+    assert mhc_ops.__version__

@@ -15,6 +15,9 @@ from mhc_ops.testing import make_pre_inputs
 
 from .cases import LEAVES, assert_same_bits, autograd, forward, leaves, weigh
 
+# Dynamo itself instantiates torch.autograd.Function while it traces one.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
 
 @pytest.fixture(autouse=True)
 def fresh_dynamo():
