@@ -1,14 +1,29 @@
 """Operators of Manifold-Constrained Hyper-Connections (mHC) for PyTorch."""
 
-from .convention import Convention as Convention
-from .errors import ArgumentError as ArgumentError
-from .errors import DeviceError as DeviceError
-from .errors import DtypeError as DtypeError
-from .errors import MhcError as MhcError
-from .errors import ShapeError as ShapeError
-from .errors import UnsupportedError as UnsupportedError
-from .impls import explain as explain
-from .ops.pre.api import mhc_pre as mhc_pre
-from .ops.pre.api import mhc_pre_backward as mhc_pre_backward
-from .ops.pre.api import mhc_pre_forward as mhc_pre_forward
-from .version import __version__ as __version__
+from .convention import Convention
+from .errors import (
+    ArgumentError,
+    DeviceError,
+    DtypeError,
+    MhcError,
+    ShapeError,
+    UnsupportedError,
+)
+from .impls import explain
+from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from .version import __version__
+
+__all__ = [
+    "ArgumentError",
+    "Convention",
+    "DeviceError",
+    "DtypeError",
+    "MhcError",
+    "ShapeError",
+    "UnsupportedError",
+    "__version__",
+    "explain",
+    "mhc_pre",
+    "mhc_pre_backward",
+    "mhc_pre_forward",
+]

@@ -18,13 +18,13 @@ TILE = 16  # float32 GEMMs of BLAS libraries give a row the same bits in any bat
 def rows_matmul(rows: Tensor, weights: Tensor) -> Tensor:
     """rows [T, K] @ weights [F, K]^T -> [T, F]; a row's bits do not depend on the other rows."""
     tokens, features = len(rows), len(weights)
-    return (_tiled(rows) @ _tiled(weights).T)[:tokens, :features]
+    return (_tiled(rows) @ _tiled(weights).T)[:tokens, :features].contiguous()
 
 
 def rows_matmul_wide(rows: Tensor, weights: Tensor) -> Tensor:
     """rows [T, F] @ weights [F, K] -> [T, K]; a row's bits do not depend on the other rows."""
     tokens, columns = len(rows), weights.shape[1]
-    return (_tiled(rows) @ _tiled(weights, dim=1))[:tokens, :columns]
+    return (_tiled(rows) @ _tiled(weights, dim=1))[:tokens, :columns].contiguous()
 
 
 def token_matmul(left: Tensor, right: Tensor) -> Tensor:
@@ -64,15 +64,15 @@ def inv_root(mean_sq: Tensor, eps: float, outside: bool) -> Tensor:
     return 1 / (mean_sq.sqrt() + eps) if outside else (mean_sq + eps).rsqrt()
 
 
-def rms_coefficient(d_inv: Tensor, inv: Tensor, size: int, eps: float, outside: bool) -> Tensor:
-    """c with d_inv * d inv / dx = -c * x for inv = inv_root of the mean of `size` squares.
+def rms_slope(inv: Tensor, eps: float, outside: bool) -> Tensor:
+    """q in d inv / dx = -(inv^2 / size) * q * x, for inv = inv_root of the mean of `size` squares.
 
-    Products start at d_inv, which is 0 where a zero row makes inv^3 overflow.
+    q * x is of order 1 whatever the scale of x, so it is formed before inv enters a second time.
     """
     if not outside:
-        return d_inv * inv * inv * inv / size
+        return inv
     rms = 1 / inv - eps
-    return torch.where(rms > 0, d_inv * inv * inv / (size * rms.clamp(min=1e-38)), 0.0)
+    return torch.where(rms > 0, 1 / rms.clamp(min=1e-38), 0.0)
 
 
 def round_hf32(x: Tensor) -> Tensor:

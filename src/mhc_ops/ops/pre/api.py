@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...forward_mode import forward_mode_is_on
 from ...types import Impl, MhcPre, MhcPreBackward, MhcPreForward
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
-from .autograd import MhcPreFunction
+from .autograd import pre_function
 from .checks import (
     HC_EPS,
     NORM_EPS,
@@ -184,24 +184,27 @@ def mhc_pre(
     numbers = pre_numbers("mhc_pre", norm_eps, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre", impl)
     check_forward(x, phi, alpha, bias, gamma, "mhc_pre")
-    if chosen is Impl.AUTO and not numbers.hf32 and forward_mode_is_on():
-        chosen = Impl.REFERENCE
-    if chosen is Impl.REFERENCE and not numbers.hf32:
+    inputs = (x, phi, alpha, bias, gamma)
+    if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE) and not numbers.hf32:
         with torch.autocast(x.device.type, enabled=False):
-            h_in, h_post, h_res, *_ = reference.forward(x, phi, alpha, bias, gamma, numbers)
-        return MhcPre(h_in, h_post, _reoriented(h_res, x, convention), _handed_on(x))
-    inputs = (x, phi, alpha, bias, gamma, *numbers, chosen.value)
-    if torch.is_grad_enabled():
-        h_in, h_post, h_res, handed_on, *_ = MhcPreFunction.apply(*inputs)  # type: ignore[no-untyped-call]  # untyped in torch
+            h_in, h_post, h_res, *_ = reference.forward(*inputs, numbers)
+        return MhcPre(h_in, h_post, _reoriented(h_res, x, convention), x)
+    if _records_gradients(*inputs):
+        outputs: Any = pre_function(*inputs, *numbers, chosen.value)
+        h_in, h_post, h_res, handed_on, *_ = outputs
     else:
-        h_in, h_post, h_res, *_ = torch.ops.mhc.pre_forward(*inputs)
-        handed_on = _handed_on(x)
+        h_in, h_post, h_res, *_ = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
+        handed_on = x.detach()
     h_res = _reoriented(h_res, x, convention) if len(alpha) == 3 else None
     return MhcPre(h_in, h_post, h_res, handed_on)
 
 
-def _handed_on(x: Tensor) -> Tensor:
-    return x.view_as(x) if torch.is_grad_enabled() else x.detach()
+def _records_gradients(*inputs: Tensor | None) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    # Under torch.func requires_grad does not tell; Dynamo cannot trace a Function without gradients.
+    compiling = torch.compiler.is_compiling()
+    return not compiling or any(t is not None and t.requires_grad for t in inputs)
 
 
 def _reoriented(h_res: Tensor | None, x: Tensor, convention: Convention | None) -> Tensor | None:

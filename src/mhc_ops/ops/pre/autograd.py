@@ -80,7 +80,7 @@ def pre_gradients(
     return tuple(r if need else None for r, need in zip(results, needed, strict=True))
 
 
-class MhcPreFunction(torch.autograd.Function):
+class _PreForwardFunction(torch.autograd.Function):
     """pre_forward that also hands x on, so that x's later gradient enters the same backward.
 
     The saved tensors are outputs as well: that is how autograd differentiates them a second time.
@@ -105,7 +105,7 @@ class MhcPreFunction(torch.autograd.Function):
         return (*gradients, *(None,) * len(PreForwardCall._fields[5:]))
 
 
-class PreBackwardFunction(torch.autograd.Function):
+class _PreBackwardFunction(torch.autograd.Function):
     """torch.ops.mhc.pre_backward for torch.func, which cannot see into an operator's autograd."""
 
     generate_vmap_rule = True
@@ -123,12 +123,15 @@ class PreBackwardFunction(torch.autograd.Function):
         return differentiate_backward(ctx, *grads)
 
 
-def _pre_backward(*args: Any) -> Sequence[Tensor]:
+# Function.apply is untyped in torch.
+pre_function: Callable[..., Any] = _PreForwardFunction.apply
+_pre_backward_function: Callable[..., Any] = _PreBackwardFunction.apply
+
+
+def _pre_backward(*args: Any) -> Any:
     if torch.compiler.is_compiling():
-        traced: Sequence[Tensor] = torch.ops.mhc.pre_backward(*args)
-        return traced
-    eager: Sequence[Tensor] = PreBackwardFunction.apply(*args)  # type: ignore[no-untyped-call]  # untyped in torch
-    return eager
+        return torch.ops.mhc.pre_backward(*args)
+    return _pre_backward_function(*args)
 
 
 def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

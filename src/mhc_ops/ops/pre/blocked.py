@@ -17,7 +17,7 @@ from ...numerics import (
     TILE,
     gather_spread,
     inv_root,
-    rms_coefficient,
+    rms_slope,
     round_hf32,
     rows_matmul,
     rows_matmul_wide,
@@ -110,6 +110,7 @@ def backward(
             a[:, 2 * n :] = _take(grad_h_res, tokens, sizes, phi.dtype).flatten(1)
         m = a * gains
         g = m * inv
+        w = mix * inv
         operand = round_hf32(g) if numbers.hf32 else g
         u = rows_matmul_wide(operand, folded).unflatten(-1, (n, d)) if need_u else None
 
@@ -118,7 +119,7 @@ def backward(
             operand[:count],
             None if u is None else u[:count],
             a[:count],
-            (a * mix * inv)[:count],
+            (a * w)[:count],
         )
         if ends_superblock:
             sums.close_superblock()
@@ -126,9 +127,9 @@ def backward(
             continue
         if unfolded_gamma is not None:
             u = u * unfolded_gamma
-        d_inv = (m * mix).sum(-1, keepdim=True)
-        c = rms_coefficient(d_inv, inv, n * d, numbers.norm_eps, numbers.norm_eps_outside)
-        u = u.addcmul_(grad_h, pre[..., None]).addcmul_(xb, c[..., None], value=-1)
+        xb *= rms_slope(inv, numbers.norm_eps, numbers.norm_eps_outside)[..., None]
+        of_rms = (m * w).sum(-1, keepdim=True) * inv / (n * d)
+        u = u.addcmul_(grad_h, pre[..., None]).addcmul_(xb, of_rms[..., None], value=-1)
         if grad_x_post is not None:
             u += _take(grad_x_post, tokens, sizes, phi.dtype)
         _rows(out.grad_x, sizes)[tokens] = u[:count].flatten(1)

@@ -57,6 +57,9 @@ def pre_numbers(
     """Merge the keyword numbers with a convention; naming one number in both places is an error."""
     if precision not in ("fp32", "hf32"):
         raise ArgumentError(f"{op}: precision must be 'fp32' or 'hf32', got {precision!r}.")
+    for name, value in (("norm_eps", norm_eps), ("hc_eps", hc_eps), ("post_eps", post_eps)):
+        if not 0 <= value < 1:
+            raise ArgumentError(f"{op}: {name} must be in [0, 1), got {value}.")
     hf32 = precision == "hf32"
     if convention is None:
         return PreNumbers(norm_eps, False, hc_eps, 2.0, post_eps, hf32)
@@ -240,6 +243,8 @@ def check_out(op: str, out: Sequence[Tensor | None], layout: Any, x: Tensor) -> 
 def _check_parameters(
     op: str, x: Tensor, phi: Tensor, alpha: Tensor, gamma: Tensor | None
 ) -> PreSizes:
+    for name, tensor in (("x", x), ("phi", phi), ("alpha", alpha)):
+        _check_is_tensor(op, name, tensor)
     if x.dim() not in (3, 4):
         raise ShapeError(
             f"{op}: x must be [B, S, N, D] or [T, N, D], got {list(x.shape)}; "
@@ -262,7 +267,7 @@ def _check_parameters(
         forms.append((_FACTORIALS[n], "2N + N!"))
     residual = (phi.shape[0] if phi.dim() == 2 else -1) - 2 * n
     if all(residual != rows for rows, _ in forms) or phi.shape[1] != n * d:
-        expected = " or ".join(f"[{form}, N*D] = [{2 * n + rows}, {n * d}]" for rows, form in forms)
+        shapes = " or ".join(f"[{2 * n + rows}, {n * d}] (F = {form})" for rows, form in forms)
         hint = f"alpha has {len(alpha)} entries"
         if (
             phi.dim() == 2
@@ -271,7 +276,8 @@ def _check_parameters(
         ):
             hint = "it looks transposed"
         raise ShapeError(
-            f"{op}: phi must be {expected} for x {list(x.shape)}, got {list(phi.shape)}; {hint}."
+            f"{op}: phi must be [F, N*D] = {shapes} for x {list(x.shape)}, "
+            f"got {list(phi.shape)}; {hint}."
         )
     lead = tuple(x.shape[:-2])
     sizes = PreSizes(lead, prod(lead), n, d, residual, 2 * n + residual)
@@ -291,8 +297,7 @@ def _check(
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
-    if not isinstance(tensor, Tensor):
-        raise ArgumentError(f"{op}: {name} must be a tensor, got {type(tensor).__name__}.")
+    _check_is_tensor(op, name, tensor)
     known = {"D": sizes.D, "N": sizes.N, "F": sizes.F, "R": sizes.R, "N*D": sizes.N * sizes.D}
     shape: list[int] = []
     for symbol in symbols:
@@ -310,6 +315,11 @@ def _check(
             f"{op}: {name} must be on {device} as x, got {tensor.device}; "
             f"move it with .to({str(device)!r})."
         )
+
+
+def _check_is_tensor(op: str, name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise ArgumentError(f"{op}: {name} must be a tensor, got {type(value).__name__}.")
 
 
 def _dtype_text(op: str, name: str, got: torch.dtype, expected: torch.dtype) -> str:

@@ -12,7 +12,7 @@ from ...numerics import (
     gather_spread,
     inv_root,
     mean_square,
-    rms_coefficient,
+    rms_slope,
     round_hf32,
     rows_matmul,
     rows_matmul_wide,
@@ -86,7 +86,8 @@ def backward(
 
     # Through w = h_mix * inv_rms.
     g = m * inv  # gradient of h_mix
-    d_inv = (m * mix).sum(-1, keepdim=True)
+    w = mix * inv
+    d_log_inv = (m * w).sum(-1, keepdim=True)  # gradient of inv_rms, times inv_rms
 
     # Through h_mix = (x * gamma) @ phi^T.
     scaled = xf if gamma is None else xf * gamma
@@ -98,12 +99,13 @@ def backward(
     grad_gamma = None if gamma is None else token_sum(xf * u)
 
     # Everything that reaches x: h_in, the projection, the mean square of raw x, the post branch.
-    c = rms_coefficient(d_inv, inv, n * d, numbers.norm_eps, numbers.norm_eps_outside)[..., None]
-    grad_x = grad_h * pre[..., None] + (u if gamma is None else u * gamma) - c * xf
+    normed = xf * rms_slope(inv, numbers.norm_eps, numbers.norm_eps_outside)[..., None]
+    of_rms = (d_log_inv * inv / (n * d))[..., None] * normed
+    grad_x = grad_h * pre[..., None] + (u if gamma is None else u * gamma) - of_rms
     if grad_x_post is not None:
         grad_x = grad_x + grad_x_post.to(phi.dtype).reshape(-1, n, d)
 
-    grad_alpha = token_sum(gather_spread(a * mix * inv, (n, n, residual), len(alpha)))
+    grad_alpha = token_sum(gather_spread(a * w, (n, n, residual), len(alpha)))
     return MhcPreBackward(
         grad_x.to(x.dtype).reshape(x.shape), grad_phi, grad_alpha, token_sum(a), grad_gamma
     )
