@@ -202,7 +202,7 @@ def mhc_pre(
 def _records_gradients(*inputs: Tensor | None) -> bool:
     if not torch.is_grad_enabled():
         return False
-    # Under torch.func requires_grad does not tell; Dynamo cannot trace a Function without gradients.
+    # Under torch.func requires_grad tells nothing; Dynamo traces a Function only with gradients.
     compiling = torch.compiler.is_compiling()
     return not compiling or any(t is not None and t.requires_grad for t in inputs)
 
