@@ -17,6 +17,7 @@ namespace MHC_ISA {
 constexpr int TILE = 32;
 constexpr int BLOCK = 32;   // tokens that outer_sum adds from zero: part of the order of summation
 constexpr int STRIP = 1024; // columns that dot_rows adds from zero: part of the order of summation
+constexpr int STRIP_LD = STRIP + 16;  // rows a multiple of 4 KiB apart would share one set of L1
 constexpr int PASSES = TILE / PAIR;
 
 constexpr int OUTER_ROWS = MANY_REGISTERS ? 12 : 6;  // rows of f
@@ -126,7 +127,7 @@ MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t l
         if (TOKENS == DOT_TOKENS && ahead.rows && k % TILE == 0)
             prefetch(ahead.rows[0] + ahead.offset + k / TILE * 64);
         vf v[TOKENS];
-        for (int t = 0; t < TOKENS; t++) v[t] = load(x + t * STRIP + k);
+        for (int t = 0; t < TOKENS; t++) v[t] = load(x + t * STRIP_LD + k);
         for (int f = 0; f < ROWS; f++) {
             vf w = load(P + f * ldp + k);
             if (GAMMA) w = w * load(gamma + k);
@@ -142,11 +143,11 @@ inline void dot_tokens(int tokens, int columns, const float *x, const float *P, 
                        float *S, int64_t lds, Ahead ahead) {
     int t = 0;
     for (; tokens - t >= DOT_TOKENS; t += DOT_TOKENS) {
-        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP, P, ldp, gamma, S + t * lds, lds, ahead);
+        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, ahead);
         if (ahead.rows) ahead.rows++;
     }
     for (; t < tokens; t++)
-        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP, P, ldp, gamma, S + t * lds, lds, {});
+        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, {});
 }
 
 template <int ROWS, bool GAMMA>
@@ -158,7 +159,7 @@ inline void dot_rest(int rows, int tokens, int columns, const float *x, const fl
         dot_rest<ROWS - 1, GAMMA>(rows, tokens, columns, x, P, ldp, gamma, S, lds);
 }
 
-// x [tokens][STRIP], S [tokens][lds].
+// x [tokens][STRIP_LD], S [tokens][lds].
 template <bool GAMMA>
 inline void dot_rows(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
                      const float *gamma, float *S, int64_t lds, const char *const *next) {

@@ -64,12 +64,22 @@ MHC_INLINE vf fma(vf a, vf b, vf c) {
 #endif
 }
 
+// Lane i meets lane i + LANES/2, then i + LANES/4, and so on down to one.
 MHC_INLINE float sum(vf v) {
-    float lanes[LANES];
-    store(lanes, v);
-    for (int w = LANES / 2; w > 0; w /= 2)
-        for (int i = 0; i < w; i++) lanes[i] += lanes[i + w];
-    return lanes[0];
+#if defined(__x86_64__)
+#if defined(__AVX512F__)
+    const __m256 w = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
+    __m128 q = _mm256_castps256_ps128(w) + _mm256_extractf128_ps(w, 1);
+#elif defined(__AVX2__)
+    __m128 q = _mm256_castps256_ps128((__m256)v) + _mm256_extractf128_ps((__m256)v, 1);
+#else
+    __m128 q = (__m128)v;
+#endif
+    q += _mm_movehl_ps(q, q);
+    return q[0] + q[1];
+#else
+    return (v[0] + v[2]) + (v[1] + v[3]);
+#endif
 }
 
 // 10 fraction bits, ties away from zero; inf and NaN unchanged.
@@ -81,6 +91,7 @@ MHC_INLINE vf hf32(vf v) {
 MHC_INLINE float hf32(float s) { return hf32(splat(s))[0]; }
 
 // The one quiet NaN whose low bits are zero, so that rounding a float32 pattern can never carry out of it.
+MHC_INLINE vf canonical(vf v) { return v == v ? v : splat(__builtin_nanf("")); }
 MHC_INLINE float canonical(float s) { return s == s ? s : __builtin_nanf(""); }
 
 struct F32 {
@@ -117,9 +128,20 @@ template <> MHC_INLINE Pair widen<F32>(const char *p) {
     return load2((const float *)p);
 }
 
+// Zero-extended 16-bit elements; GCC builds the conversion of a whole vector from halves if left to itself.
+MHC_INLINE vu extend(vh h) {
+#if defined(__AVX512F__)
+    return (vu)_mm512_cvtepu16_epi32((__m256i)h);
+#elif defined(__AVX2__)
+    return (vu)_mm256_cvtepu16_epi32((__m128i)h);
+#else
+    return __builtin_convertvector(h, vu);
+#endif
+}
+
 template <> MHC_INLINE Pair widen<BF16>(const char *p) {
     const vh a = *(const vh_memory *)p, b = *(const vh_memory *)(p + 2 * LANES);
-    return {(vf)(__builtin_convertvector(a, vu) << 16), (vf)(__builtin_convertvector(b, vu) << 16)};
+    return {(vf)(extend(a) << 16), (vf)(extend(b) << 16)};
 }
 
 template <> MHC_INLINE Pair widen<F16>(const char *p) {
@@ -131,7 +153,7 @@ template <> MHC_INLINE Pair widen<F16>(const char *p) {
 #elif defined(__aarch64__)
     return {vcvt_f32_f16((float16x4_t)a), vcvt_f32_f16((float16x4_t)b)};
 #else
-    return {half_to_float(__builtin_convertvector(a, vu)), half_to_float(__builtin_convertvector(b, vu))};
+    return {half_to_float(extend(a)), half_to_float(extend(b))};
 #endif
 }
 

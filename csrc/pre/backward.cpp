@@ -59,9 +59,9 @@ struct Call {
     int tokens_of(int64_t superblock) const { return (int)least(SUPERBLOCK, T - superblock * SUPERBLOCK); }
 };
 
-// sums[n] = <g, x_n> for up to 4 streams, so that g is widened once.
+// sums[n] = <g, x_n> for up to 4 streams, so that g is widened once; next: the same streams of the next token.
 template <class E, int STREAMS>
-void dot_streams(int64_t D, const char *g, const char *x, int64_t stream_step, float *sums) {
+void dot_streams(int64_t D, const char *g, const char *x, const char *next, int64_t stream_step, float *sums) {
     Pair acc[STREAMS] = {};
     const auto add = [&](const char *g_at, auto &&x_at) __attribute__((always_inline)) {
         for (int p = 0; p < PASSES; p++) {
@@ -74,8 +74,10 @@ void dot_streams(int64_t D, const char *g, const char *x, int64_t stream_step, f
         }
     };
     int64_t d = 0;
-    for (; d + TILE <= D; d += TILE)
+    for (; d + TILE <= D; d += TILE) {
+        for (int n = 0; n < STREAMS; n++) prefetch(next + n * stream_step + d * E::SIZE);
         add(g + d * E::SIZE, [&](int n) { return x + n * stream_step + d * E::SIZE; });
+    }
     if (d < D) {
         char tail[STREAMS + 1][TILE * E::SIZE] = {};
         memcpy(tail[STREAMS], g + d * E::SIZE, (size_t)(D - d) * E::SIZE);
@@ -85,12 +87,12 @@ void dot_streams(int64_t D, const char *g, const char *x, int64_t stream_step, f
     for (int n = 0; n < STREAMS; n++) sums[n] = sum(acc[n].a + acc[n].b);
 }
 
-template <class E> void grad_h_pre(const Call &c, const char *g, const char *x, float *sums) {
+template <class E> void grad_h_pre(const Call &c, const char *g, const char *x, const char *next, float *sums) {
     const int64_t N = c.s.streams, D = c.s.dim, step = c.x.stream_step;
     int64_t n = 0;
-    for (; n + 4 <= N; n += 4) dot_streams<E, 4>(D, g, x + n * step, step, sums + n);
-    for (; n + 2 <= N; n += 2) dot_streams<E, 2>(D, g, x + n * step, step, sums + n);
-    if (n < N) dot_streams<E, 1>(D, g, x + n * step, step, sums + n);
+    for (; n + 4 <= N; n += 4) dot_streams<E, 4>(D, g, x + n * step, next + n * step, step, sums + n);
+    for (; n + 2 <= N; n += 2) dot_streams<E, 2>(D, g, x + n * step, next + n * step, step, sums + n);
+    if (n < N) dot_streams<E, 1>(D, g, x + n * step, next + n * step, step, sums + n);
 }
 
 template <class E> void phase_a(const Call &c, int64_t superblock, int group) {
@@ -106,12 +108,12 @@ template <class E> void phase_a(const Call &c, int64_t superblock, int group) {
         const float *h_pre = c.in.h_pre + t * N, *h_post = c.in.h_post + t * N;
         const float *h_mix = c.in.h_mix + t * F, *grad_h_post = c.in.grad_h_post + t * N;
         const float inv = c.in.inv_rms[t];
-        const char *x, *grad_h_in;
-        c.x.fill(&x, t, 1);
+        const char *x[2], *grad_h_in;  // this token and the next
+        c.x.fill(x, t, 2);
         c.grad_h_in.fill(&grad_h_in, t, 1);
 
         float *g = to.g + i * F;  // first the gates' gradients a, then g
-        grad_h_pre<E>(c, grad_h_in, x, g);
+        grad_h_pre<E>(c, grad_h_in, x[0], x[1], g);
         for (int64_t n = 0; n < N; n++) {
             const float s = h_pre[n] - hc_eps, p = h_post[n] - post_eps;
             g[n] = g[n] * s * (1 - s);
@@ -171,6 +173,14 @@ template <class E> Place place(const Call &c, int64_t tile, int64_t n) {
 
 template <class E> void load_tile(float *to, const char *const *rows, int64_t offset, int count, int columns) {
     for (int t = 0; t < count; t++) load_row<E>(to + t * TILE, rows[t] + offset, columns);
+}
+
+// What outer_sum does on the side when it runs.
+void fetch(const Block &b, const Place &next, bool post) {
+    for (int t = 0; t < b.count; t++) {
+        prefetch(b.x[t] + next.x);
+        if (post) prefetch(b.post[t] + next.post);
+    }
 }
 
 // hf32: the second operand of outer_sum is gamma * x, rounded.
@@ -247,24 +257,35 @@ void mix_tile(const Call &c, Block &b, const float *P, const Place &at, float *g
 // Adds a superblock's tile to the sums and, after the last one, forms the parameters' gradients.
 void close_tile(const Call &c, const float *sum_tile, const Place &at, bool first, bool last) {
     const int64_t F = c.s.rows, width = c.s.streams * c.s.dim;
-    float gamma[TILE] = {}, phi_G[TILE] = {};
-    if (c.in.gamma) load_row<F32>(gamma, (const char *)(c.in.gamma + at.at), at.columns);
+    const int columns = at.columns;
+    const size_t bytes = (size_t)columns * sizeof(float);
+    const bool scale = c.in.gamma && !c.hf32, dot = c.out.grad_gamma && !c.hf32;
+    const float *gamma = c.in.gamma + at.at;
+    float grad_gamma[TILE] = {};
     for (int64_t f = 0; f < c.tile_rows(); f++) {
         const bool gamma_row = f == F;
-        float *sums = gamma_row ? c.gamma_sums : c.G ? c.G + f * width : nullptr;
-        float *grad_phi = last && c.out.grad_phi && !gamma_row ? c.out.grad_phi + f * width + at.at : nullptr;
-        const float *phi = c.in.phi + f * width + at.at;
-        for (int j = 0; j < at.columns; j++) {
-            float total = sum_tile[f * TILE + j];
-            if (sums) sums[at.at + j] = first ? total : total += sums[at.at + j];
-            if (gamma_row)
-                phi_G[j] = total;
-            else if (last && c.out.grad_gamma && !c.hf32)
-                phi_G[j] += phi[j] * total;
-            if (grad_phi) grad_phi[j] = c.in.gamma && !c.hf32 ? gamma[j] * total : total;
+        float total[TILE];
+        memcpy(total, sum_tile + f * TILE, sizeof total);
+        if (float *base = gamma_row ? c.gamma_sums : c.G) {
+            float *sums = base + (gamma_row ? 0 : f * width) + at.at;
+            if (!first)
+                for (int j = 0; j < columns; j++) total[j] += sums[j];
+            memcpy(sums, total, bytes);
         }
+        if (!last) continue;
+        if (gamma_row) {
+            memcpy(grad_gamma, total, bytes);
+            continue;
+        }
+        const float *phi = c.in.phi + f * width + at.at;
+        if (dot)
+            for (int j = 0; j < columns; j++) grad_gamma[j] += phi[j] * total[j];
+        if (!c.out.grad_phi) continue;
+        if (scale)
+            for (int j = 0; j < columns; j++) total[j] *= gamma[j];
+        memcpy(c.out.grad_phi + f * width + at.at, total, bytes);
     }
-    if (last && c.out.grad_gamma) memcpy(c.out.grad_gamma + at.at, phi_G, (size_t)at.columns * sizeof(float));
+    if (last && c.out.grad_gamma) memcpy(c.out.grad_gamma + at.at, grad_gamma, bytes);
 }
 
 template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
@@ -296,6 +317,8 @@ template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, in
                 if (c.want_G)
                     outer_sum((int)F, b.count, c.hf32 ? b.scaled : b.x_tile, b.g, F, tile_sums, {b.x, next.x},
                               {POST ? b.post : nullptr, next.post});
+                else
+                    fetch(b, next, POST);
                 if (c.want_u)
                     mix_tile<E, POST>(c, b, c.P + (tile * N + n) * F * TILE, at, c.gamma_row ? tile_sums + F * TILE : nullptr);
             }

@@ -32,15 +32,15 @@ struct Call {
     TokenRows x;
     int64_t T, tiles, strips, chunks;  // tiles: of one stream
     bool hf32, packed, by_strip, stream;
-    float *P;        // [strips][F][STRIP] when packed
-    float *floats;   // [threads][CHUNK][STRIP]
+    float *P;        // [strips][F][STRIP_LD] when packed
+    float *floats;   // [threads][CHUNK][STRIP_LD]
     float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][CHUNK][F + 1]; row F sums squares
     int64_t *next;   // two counters
 
     int64_t tiles_of(int64_t strip) const { return least(STRIP_TILES, s.streams * tiles - strip * STRIP_TILES); }
 };
 
-// to[t][STRIP] = x as float32 (hf32: gamma * x, rounded); squares[t * lds] = the sum of x^2.
+// to[t][STRIP_LD] = x as float32 (hf32: gamma * x, rounded); squares[t * lds] = the sum of x^2.
 template <class E>
 void load_strip(const Call &c, int64_t strip, const char *const *rows, int count, float *to, float *squares, int64_t lds) {
     const int64_t tiles = c.tiles_of(strip);
@@ -48,7 +48,7 @@ void load_strip(const Call &c, int64_t strip, const char *const *rows, int count
         Pair total = {};
         int64_t n = strip * STRIP_TILES / c.tiles, d = strip * STRIP_TILES % c.tiles;
         for (int64_t i = 0; i < tiles; i++) {
-            float *tile = to + t * STRIP + i * TILE;
+            float *tile = to + t * STRIP_LD + i * TILE;
             const int columns = tile_columns(c.s.dim, d);
             load_row<E>(tile, rows[t] + n * c.x.stream_step + d * TILE * E::SIZE, columns);
             for (int p = 0; p < TILE; p += PAIR) {
@@ -77,7 +77,7 @@ void project(const Call &c, int64_t strip, const char *const *rows, int count, f
     const int columns = (int)c.tiles_of(strip) * TILE;
     load_strip<E>(c, strip, rows, count, floats, partial + F, F + 1);
     if (c.packed)
-        dot_rows<false>((int)F, count, columns, floats, c.P + strip * F * STRIP, STRIP, nullptr, partial, F + 1, next);
+        dot_rows<false>((int)F, count, columns, floats, c.P + strip * F * STRIP_LD, STRIP_LD, nullptr, partial, F + 1, next);
     else if (c.in.gamma)
         dot_rows<true>((int)F, count, columns, floats, c.in.phi + strip * STRIP, c.s.streams * c.s.dim,
                        c.in.gamma + strip * STRIP, partial, F + 1, next);
@@ -176,11 +176,11 @@ void finish(const Call &c, int64_t t, const char *row, const float *partial, int
 template <class E> void run(const Team &team, void *argument) {
     const Call &c = *(const Call *)argument;
     const int64_t N = c.s.streams, F = c.s.rows;
-    float *floats = c.floats + (int64_t)team.rank * (CHUNK * STRIP + F + N);
-    float *mix = floats + CHUNK * STRIP, *gates = mix + F;
+    float *floats = c.floats + (int64_t)team.rank * (CHUNK * STRIP_LD + F + N);
+    float *mix = floats + CHUNK * STRIP_LD, *gates = mix + F;
     if (c.packed) {
         for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
-            pack_phi(c.P + i / STRIP_TILES * F * STRIP + i % STRIP_TILES * TILE, STRIP, c.s, c.in.phi,
+            pack_phi(c.P + i / STRIP_TILES * F * STRIP_LD + i % STRIP_TILES * TILE, STRIP_LD, c.s, c.in.phi,
                      c.hf32 ? nullptr : c.in.gamma, i / c.tiles, i % c.tiles, c.hf32);
         team.barrier();
     }
@@ -236,8 +236,8 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
     c.stream = (uintptr_t)out.h_in % 64 == 0 && s.dim * size % 64 == 0 && T * s.dim * size > CACHED_OUTPUT;
 
     Workspace w;
-    const size_t P = w.reserve<float>(c.packed ? c.strips * F * STRIP : 0);
-    const size_t floats = w.reserve<float>(threads * (CHUNK * STRIP + F + N));
+    const size_t P = w.reserve<float>(c.packed ? c.strips * F * STRIP_LD : 0);
+    const size_t floats = w.reserve<float>(threads * (CHUNK * STRIP_LD + F + N));
     const size_t partial = w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * CHUNK));
     const size_t next = w.reserve<int64_t>(2);
     if (!w.allocate()) return MHC_NO_MEMORY;

@@ -67,7 +67,10 @@ MHC_INLINE void pack_phi(float *to, int64_t ld, const mhc_pre_sizes &s, const fl
     for (int64_t f = 0; f < s.rows; f++) {
         float *row = to + f * ld;
         load_row<F32>(row, (const char *)(phi + f * s.streams * s.dim + at), columns);
-        for (int j = 0; j < TILE; j++) row[j] = canonical(round ? hf32(row[j]) : gamma ? row[j] * scale[j] : row[j]);
+        for (int j = 0; j < TILE; j += LANES) {
+            const vf v = load(row + j);
+            store(row + j, canonical(round ? hf32(v) : gamma ? v * load(scale + j) : v));
+        }
     }
 }
 
