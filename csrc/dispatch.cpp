@@ -100,8 +100,6 @@ int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_
     return kernels()->pre_backward(*sizes, dtype, *numbers, *in, *out, threads);
 }
 
-int64_t mhc_pre_sums_size(const mhc_pre_sizes *s) { return (s->rows + 1) * s->streams * s->dim + s->rows + 3; }
-
 int mhc_ops_abi(void) { return MHC_OPS_ABI; }
 const char *mhc_ops_isa(void) { return kernels() ? kernels()->name : nullptr; }
 const char *mhc_ops_threading(void) { return threading_name(); }

@@ -10,7 +10,8 @@
 //       grad_x    = h_pre grad_h_in - c x + post + sum_f g[t, f] P[f, d]   mix_rows
 //     while outer_sum fetches the next tile's rows of x and grad_x_post: a tile's rows lie a token apart, which no
 //     hardware prefetcher follows, and with a stride of 4 KiB they fall into one set of L1, hence the float copy.
-// With P = phi * gamma, gamma costs nothing a token: grad_phi = gamma * G and grad_gamma = sum_f phi * G.
+// With P = phi * gamma, gamma costs nothing a token: a superblock adds gamma * G to grad_phi and sum_f phi * G to
+// grad_gamma.
 //
 // P and a strip's G are [tile][stream][F][32] and stay in L2 for the strip; x is read from memory in phase A and
 // from L3 in phase B. A strip owns its columns of G, so nothing is summed across threads; strips and threads may
@@ -50,8 +51,6 @@ struct Call {
     float *P;              // [tiles][N][F][TILE]
     Tokens tokens[2];
     float *group_sums;     // [groups of T][2][F]: bias, then a * h_mix * inv_rms
-    float *G;              // [F][N*D] sums over superblocks, NULL where none outlives its strip
-    float *gamma_sums;     // [N*D], likewise; hf32 only
     float *strip_G;        // [threads][strip_tiles][N][tile_rows][TILE]
     int64_t *next_group, *next_strip;  // [superblocks] each
 
@@ -122,13 +121,13 @@ template <class E> void phase_a(const Call &c, int64_t superblock, int group) {
         }
         if (R > 0) memcpy(g + 2 * N, c.in.grad_h_res + t * R, (size_t)R * sizeof(float));
 
-        float grad_inv = 0;
+        float rms = 0;  // inv_rms times its gradient
         const auto columns = [&](int64_t from, int64_t end, float scale) {
             for (int64_t f = from; f < end; f++) {
-                const float m = scale * g[f];
+                const float m = scale * g[f], w = h_mix[f] * inv;
                 bias[f] += g[f];
-                alpha[f] += g[f] * (h_mix[f] * inv);
-                grad_inv += m * h_mix[f];
+                alpha[f] += g[f] * w;
+                rms += m * w;
                 g[f] = canonical(c.hf32 ? hf32(m * inv) : m * inv);
             }
         };
@@ -136,13 +135,13 @@ template <class E> void phase_a(const Call &c, int64_t superblock, int group) {
         columns(N, 2 * N, c.in.alpha[1]);
         if (R > 0) columns(2 * N, F, c.in.alpha[2]);
 
-        // In this order an all-zero row with a huge inv_rms gives 0 and not 0 * inf.
-        float rms = grad_inv * inv * inv;
+        // In this order neither a large x nor the huge inv_rms of an all-zero row overflows on the way.
+        rms = rms * inv / elements;
         if (c.numbers.norm_eps_outside) {
             const float root = 1 / inv - (float)c.numbers.norm_eps;
-            rms = root == 0 ? 0 : rms / (elements * root);
+            rms = root > 0 ? rms / root : 0;
         } else {
-            rms = rms * inv / elements;
+            rms *= inv;
         }
         to.c[i] = canonical(rms);
     }
@@ -254,38 +253,31 @@ void mix_tile(const Call &c, Block &b, const float *P, const Place &at, float *g
         for (int t = 0; t < b.count; t++) memcpy(b.grad_x[t] + at.grad_x, out[t], tail_bytes);
 }
 
-// Adds a superblock's tile to the sums and, after the last one, forms the parameters' gradients.
-void close_tile(const Call &c, const float *sum_tile, const Place &at, bool first, bool last) {
+void add_row(float *to, const float *row, int columns, bool first) {
+    if (first)
+        memcpy(to, row, (size_t)columns * sizeof(float));
+    else
+        for (int j = 0; j < columns; j++) to[j] += row[j];
+}
+
+// Adds a superblock's tile to the parameters' gradients.
+void close_tile(const Call &c, const float *G, const Place &at, bool first) {
     const int64_t F = c.s.rows, width = c.s.streams * c.s.dim;
-    const int columns = at.columns;
-    const size_t bytes = (size_t)columns * sizeof(float);
-    const bool scale = c.in.gamma && !c.hf32, dot = c.out.grad_gamma && !c.hf32;
     const float *gamma = c.in.gamma + at.at;
     float grad_gamma[TILE] = {};
-    for (int64_t f = 0; f < c.tile_rows(); f++) {
-        const bool gamma_row = f == F;
-        float total[TILE];
-        memcpy(total, sum_tile + f * TILE, sizeof total);
-        if (float *base = gamma_row ? c.gamma_sums : c.G) {
-            float *sums = base + (gamma_row ? 0 : f * width) + at.at;
-            if (!first)
-                for (int j = 0; j < columns; j++) total[j] += sums[j];
-            memcpy(sums, total, bytes);
-        }
-        if (!last) continue;
-        if (gamma_row) {
-            memcpy(grad_gamma, total, bytes);
-            continue;
-        }
+    for (int64_t f = 0; f < F && c.want_G; f++) {
         const float *phi = c.in.phi + f * width + at.at;
-        if (dot)
-            for (int j = 0; j < columns; j++) grad_gamma[j] += phi[j] * total[j];
+        float row[TILE];
+        memcpy(row, G + f * TILE, sizeof row);
+        if (c.out.grad_gamma && !c.hf32)
+            for (int j = 0; j < at.columns; j++) grad_gamma[j] += phi[j] * row[j];
         if (!c.out.grad_phi) continue;
-        if (scale)
-            for (int j = 0; j < columns; j++) total[j] *= gamma[j];
-        memcpy(c.out.grad_phi + f * width + at.at, total, bytes);
+        if (c.in.gamma && !c.hf32)
+            for (int j = 0; j < at.columns; j++) row[j] *= gamma[j];
+        add_row(c.out.grad_phi + f * width + at.at, row, at.columns, first);
     }
-    if (last && c.out.grad_gamma) memcpy(c.out.grad_gamma + at.at, grad_gamma, bytes);
+    if (c.out.grad_gamma)
+        add_row(c.out.grad_gamma + at.at, c.gamma_row ? G + F * TILE : grad_gamma, at.columns, first);
 }
 
 template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
@@ -329,29 +321,25 @@ template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, in
         for (int64_t tile = begin; tile < end; tile++)
             for (int64_t n = 0; n < N; n++)
                 close_tile(c, sums + ((tile - begin) * N + n) * rows * TILE, place<E>(c, tile, n),
-                           superblock == 0 && !(c.out.sums && c.out.continue_sums), superblock + 1 == c.superblocks);
+                           superblock == 0 && !c.out.accumulate);
 }
 
-// grad_bias and grad_alpha: groups within a superblock from zero, superblocks ascending onto the given sums.
-void reduce_groups(const Call &c, float *sums) {
-    const int64_t N = c.s.streams, F = c.s.rows;
-    const int64_t part_end[3] = {N, 2 * N, F};
-    float *bias = sums, *alpha = sums + F, *part = sums + F + 3;  // part: [2][F]
+// grad_bias and grad_alpha: groups within a superblock from zero, superblocks in ascending order. part: [2][F].
+void reduce_groups(const Call &c, float *part) {
+    const int64_t N = c.s.streams, F = c.s.rows, ends[3] = {N, 2 * N, F};
     for (int64_t superblock = 0; superblock < c.superblocks; superblock++) {
+        const bool first = superblock == 0 && !c.out.accumulate;
         memset(part, 0, (size_t)(2 * F) * sizeof(float));
         for (int64_t group = 0; group < ceil_div(c.tokens_of(superblock), GROUP); group++) {
             const float *from = c.group_sums + (superblock * (SUPERBLOCK / GROUP) + group) * 2 * F;
             for (int64_t f = 0; f < 2 * F; f++) part[f] += from[f];
         }
-        for (int64_t f = 0; f < F; f++) bias[f] += part[f];
-        for (int64_t i = 0, f = 0; i < 3; i++) {
-            float own = 0;
-            for (; f < part_end[i]; f++) own += part[F + f];
-            alpha[i] += own;
-        }
+        if (c.out.grad_bias) add_row(c.out.grad_bias, part, (int)F, first);
+        float alpha[3] = {};
+        for (int64_t i = 0, f = 0; i < 3; i++)
+            for (; f < ends[i]; f++) alpha[i] += part[F + f];
+        if (c.out.grad_alpha) add_row(c.out.grad_alpha, alpha, F > 2 * N ? 3 : 2, first);
     }
-    if (c.out.grad_bias) memcpy(c.out.grad_bias, bias, (size_t)F * sizeof(float));
-    if (c.out.grad_alpha) memcpy(c.out.grad_alpha, alpha, (F > 2 * N ? 3 : 2) * sizeof(float));
 }
 
 template <class E, bool POST> void run(const Team &team, void *argument) {
@@ -383,8 +371,8 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
               TokenRows(in.grad_x_post, s.inner, size)};
     c.T = T;
     c.hf32 = numbers.hf32;
-    c.gamma_row = c.hf32 && (out.grad_gamma || out.sums);
-    c.want_G = out.grad_phi || out.sums || (out.grad_gamma && !c.hf32);
+    c.gamma_row = c.hf32 && out.grad_gamma;
+    c.want_G = out.grad_phi || (out.grad_gamma && !c.hf32);
     c.want_u = out.grad_x || c.gamma_row;
     c.superblocks = T ? ceil_div(T, SUPERBLOCK) : 1;
     threads = threads_for(2.0 * (double)T * (double)width * (double)(F + 2), max_threads(threads));
@@ -395,7 +383,6 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     c.strips = ceil_div(c.tiles, c.strip_tiles);
     c.stream = (uintptr_t)out.grad_x % 64 == 0 && s.dim * size % 64 == 0 && T * width * size > CACHED_OUTPUT;
 
-    const bool many = c.superblocks > 1;
     Workspace w;
     const size_t P = w.reserve<float>(c.want_u ? c.tiles * N * F * TILE : 0);
     size_t g[2], h_pre[2], coefficient[2];
@@ -405,13 +392,10 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
         coefficient[i] = w.reserve<float>(SUPERBLOCK);
     }
     const size_t counters = w.reserve<int64_t>(2 * c.superblocks);
-    const size_t sums = w.reserve<float>(F + 3 + 2 * F);
     const size_t zero_until = w.size;
+    const size_t part = w.reserve<float>(2 * F);
     const size_t group_sums = w.reserve<float>(ceil_div(T, GROUP) * 2 * F);
     const size_t strip_G = w.reserve<float>(c.want_G || c.gamma_row ? threads * c.strip_tiles * N * c.tile_rows() * TILE : 0);
-    const bool own_G = many && c.want_G && !out.sums && !out.grad_phi;
-    const bool own_gamma = many && c.gamma_row && !out.sums;
-    const size_t G = w.reserve<float>(own_G ? F * width : 0), gamma_sums = w.reserve<float>(own_gamma ? width : 0);
     if (!w.allocate()) return MHC_NO_MEMORY;
     memset(w.data + g[0], 0, zero_until - g[0]);
 
@@ -421,21 +405,9 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     c.strip_G = w.at<float>(strip_G);
     c.next_group = w.at<int64_t>(counters);
     c.next_strip = c.next_group + c.superblocks;
-    float *small_sums = w.at<float>(sums);
-    // Running sums lie in the caller's buffer, or in grad_phi itself, or here; with one superblock nowhere.
-    const int64_t kept = (F + 1) * width;
-    if (out.sums) {
-        c.G = out.sums;
-        c.gamma_sums = out.sums + F * width;
-        if (out.continue_sums) memcpy(small_sums, out.sums + kept, (size_t)(F + 3) * sizeof(float));
-    } else if (many) {
-        c.G = own_G ? w.at<float>(G) : out.grad_phi;
-        c.gamma_sums = own_gamma ? w.at<float>(gamma_sums) : nullptr;
-    }
     const bool post = in.grad_x_post.data;
     run_team(threads, dtype == MHC_FLOAT32 ? body_for<F32>(post) : dtype == MHC_FLOAT16 ? body_for<F16>(post) : body_for<BF16>(post), &c);
-    reduce_groups(c, small_sums);
-    if (out.sums) memcpy(out.sums + kept, small_sums, (size_t)(F + 3) * sizeof(float));
+    reduce_groups(c, w.at<float>(part));
     return MHC_OK;
 }
 

@@ -74,14 +74,13 @@ typedef struct {
 /* Contiguous; a NULL output is neither computed nor written. grad_x [T, N, D] of x's dtype, the others
  * float32: grad_phi [F, N*D], grad_alpha as alpha, grad_bias [F], grad_gamma [N, D] (needs gamma).
  *
- * sums, if not NULL, holds mhc_pre_sums_size floats: the running sums over tokens from which the parameter
- * gradients are formed. They are zeroed first unless continue_sums, and left there. Chunks of tokens, each
- * but the last a multiple of 256 long, that continue one set of sums give the bits of a single call. */
+ * Sums over tokens start from zero in each superblock of 256 tokens, and superblocks are added in ascending order:
+ * to zero, or with `accumulate` to what the parameters' gradients hold already. So chunks of tokens, each but the
+ * last a multiple of 256 long, that accumulate one after the other give the bits of a single call. */
 typedef struct {
     void *grad_x;
     float *grad_phi, *grad_alpha, *grad_bias, *grad_gamma;
-    float *sums;
-    int32_t continue_sums;
+    int32_t accumulate;
 } mhc_pre_backward_out;
 
 /* threads: at most so many are used; small work runs on the calling thread. */
@@ -89,7 +88,6 @@ MHC_API int mhc_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const m
                     const mhc_pre_forward_in *in, const mhc_pre_forward_out *out, int threads);
 MHC_API int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_numbers *numbers,
                      const mhc_pre_backward_in *in, const mhc_pre_backward_out *out, int threads);
-MHC_API int64_t mhc_pre_sums_size(const mhc_pre_sizes *sizes);
 
 /* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2", "baseline"), NULL
  * when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp", "std::thread"). */

@@ -75,8 +75,8 @@ class BackwardOut(ctypes.Structure):
     """mhc_pre_backward_out."""
 
     _fields_ = [
-        *_pointers("grad_x", "grad_phi", "grad_alpha", "grad_bias", "grad_gamma", "sums"),
-        ("continue_sums", ctypes.c_int32),
+        *_pointers("grad_x", "grad_phi", "grad_alpha", "grad_bias", "grad_gamma"),
+        ("accumulate", ctypes.c_int32),
     ]
 
 
@@ -105,8 +105,6 @@ def _declare(library: ctypes.CDLL) -> None:
             pointer(made),
             ctypes.c_int,
         ]
-    library.mhc_pre_sums_size.restype = ctypes.c_int64
-    library.mhc_pre_sums_size.argtypes = [pointer(Sizes)]
     for name in ("mhc_ops_isa", "mhc_ops_threading"):
         getattr(library, name).restype = ctypes.c_char_p
     library.mhc_ops_advise_fresh.restype = None
@@ -121,13 +119,13 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or None and why it is absent."""
     found = [path for path in _candidates() if path.exists()]
     if not found:
-        return None, "it was not built: no C++ compiler when mhc-ops was installed"
+        return None, "the library of CPU kernels was not built (no C++ compiler when mhc-ops was installed)"
     try:
         library = ctypes.CDLL(str(found[0]))
     except OSError as error:
-        return None, f"it does not load: {error}"
+        return None, f"the library of CPU kernels does not load: {error}"
     if library.mhc_ops_abi() != _ABI:
-        return None, f"it has interface {library.mhc_ops_abi()}, not {_ABI}: run `make build`"
+        return None, f"the library of CPU kernels has interface {library.mhc_ops_abi()}, not {_ABI}"
     _declare(library)
     if library.mhc_ops_isa() is None:
         wanted = os.environ.get("MHC_OPS_ISA")
@@ -135,18 +133,17 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     return library, ""
 
 
-def available() -> bool:
-    """Whether the CPU kernels can run in this process."""
-    return _load()[0] is not None
+def obstacle() -> str | None:
+    """Why the CPU kernels cannot run in this process, or None if they can."""
+    loaded, why = _load()
+    return None if loaded is not None else why
 
 
 def library() -> ctypes.CDLL:
     """The loaded library; UnsupportedError says why there is none."""
     loaded, why = _load()
     if loaded is None:
-        raise UnsupportedError(
-            f"impl='cpu': the library of CPU kernels is absent ({why}); impl='torch' needs none."
-        )
+        raise UnsupportedError(f"impl='cpu' cannot run here: {why}; use impl='torch'.")
     return loaded
 
 

@@ -5,6 +5,7 @@ last dimension is contiguous, and copied otherwise. ctypes releases the GIL duri
 """
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ from ...types import MhcPreBackward, MhcPreForward
 if TYPE_CHECKING:
     from .checks import PreNumbers, PreSizes
 
-_FRESH_BYTES = 4 << 20  # below this a page fault more does not show
+_LARGE = 4 << 20  # bytes; below this page faults do not show
 
 
 def forward(
@@ -56,13 +57,12 @@ def backward(
     numbers: "PreNumbers",
     out: MhcPreBackward,
     *,
-    sums: Tensor | None = None,
-    continue_sums: bool = False,
+    accumulate: bool = False,
 ) -> None:
     """Compute the entries of `out` that are not None (contiguous tensors).
 
-    sums: float32 [sums_size(sizes)], the running sums over tokens behind the parameter gradients; zeroed
-    first unless continue_sums, and left there. Chunks of 256 k tokens that share it give the bits of one call.
+    accumulate: add to the parameters' gradients instead of overwriting them; chunks of tokens that
+    are multiples of 256 long then give the bits of one call.
     """
     x, x_rows = _rows(sizes, x)
     grad_h_in, grad_h_in_rows = _rows(sizes, grad_h_in)
@@ -77,24 +77,20 @@ def backward(
         *(_at(t) for t in (phi, alpha, gamma, grad_h_post, grad_h_res)),
         *(_at(t) for t in (inv_rms, h_mix, h_pre, h_post)),
     )
-    made = _native.BackwardOut(*(_at(o) for o in out), _at(sums), continue_sums)
+    made = _native.BackwardOut(*(_at(o) for o in out), accumulate)
     status = _native.library().mhc_pre_backward(
         _sizes(sizes), _native.DTYPES[x.dtype], _numbers(numbers), given, made, _threads()
     )
     _native.check(status, "mhc_pre_backward")
 
 
-def sums_size(sizes: "PreSizes") -> int:
-    """How many floats `sums` of backward has."""
-    return int(_native.library().mhc_pre_sums_size(_sizes(sizes)))
-
-
-def advise_fresh(tensor: Tensor) -> Tensor:
-    """Ask for huge pages under a tensor that nobody has written yet; returns it."""
-    size = tensor.numel() * tensor.element_size()
-    if size >= _FRESH_BYTES:
-        _native.library().mhc_ops_advise_fresh(tensor.data_ptr(), size)
-    return tensor
+def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """An empty tensor, on huge pages if it is large: its page faults would cost as much as the kernel."""
+    made = x.new_empty(shape, dtype=dtype)
+    size = made.numel() * made.element_size()
+    if size >= _LARGE:
+        _native.library().mhc_ops_advise_fresh(made.data_ptr(), size)
+    return made
 
 
 def _at(tensor: Tensor | None) -> int | None:
