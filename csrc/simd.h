@@ -39,6 +39,7 @@ constexpr int PAIR = 2 * LANES;
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef float vf_memory __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vu_memory __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 typedef uint16_t vh __attribute__((vector_size(2 * LANES)));
 typedef uint16_t vh_memory __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
 
@@ -212,7 +213,7 @@ template <bool STREAM> MHC_INLINE void put(char *p, vu v) {
         return;
 #endif
     }
-    store((float *)p, (vf)v);
+    *(vu_memory *)p = v;
 }
 
 // Round a pair to E and store it; STREAM goes past the caches and needs p aligned to the vector.
