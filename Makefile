@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: venv build run test test-long lint bench clean
+.PHONY: venv build run test test-long sanitize emulate lint bench clean
 
 venv: $(VENV)/.installed
 
@@ -29,8 +29,17 @@ lint: venv
 test: lint
 	$(PYTEST) -m 'not long'
 
-test-long: venv
+test-long: venv sanitize emulate
 	$(PYTEST)
+
+# The C test program under the sanitizers; on std::thread for ThreadSanitizer, which misreads libgomp.
+sanitize: venv
+	tests/c/run.sh build/asan -DMHC_SANITIZE=address,undefined
+	tests/c/run.sh build/tsan -DMHC_SANITIZE=thread -DMHC_STD_THREAD=ON
+
+# The same program for aarch64, cross-compiled and run by qemu-user (Debian: g++-aarch64-linux-gnu qemu-user).
+emulate: venv
+	tests/c/run.sh build/aarch64 --aarch64
 
 bench: venv
 	$(BIN)/python benchmarks/run.py

@@ -18,7 +18,15 @@ _WHAT = {
 
 def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None:
     """Why `impl` cannot serve tensors of this kind, or None if it can."""
-    if impl in (Impl.CPU, Impl.TRITON):
+    if impl is Impl.CPU:
+        if device.type != "cpu":
+            return f"the tensors are on {device}"
+        if dtype not in (torch.bfloat16, torch.float16, torch.float32):
+            return f"its kernels take bfloat16, float16 and float32, not {dtype}"
+        from . import _native
+
+        return _native.obstacle()
+    if impl is Impl.TRITON:
         return "this version ships no such kernels"
     return None
 

@@ -38,8 +38,9 @@ def forward(
         if chosen is Impl.REFERENCE:
             result = reference.forward(x, phi, alpha, bias, gamma, numbers)
             return MhcPreForward(*_hand_over(result, out))
-        work = MhcPreForward(*_allocate(layout, out, x))
-        blocked.forward(
+        kernels = _kernels(chosen)
+        work = MhcPreForward(*_allocate(layout, out, x, kernels))
+        kernels.forward(
             sizes,
             x,
             phi.contiguous(),
@@ -94,8 +95,9 @@ def backward(
             )
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPreBackward(*_hand_over(kept, out))
-        work = MhcPreBackward(*_allocate(layout, out, x))
-        blocked.backward(
+        kernels = _kernels(chosen)
+        work = MhcPreBackward(*_allocate(layout, out, x, kernels))
+        kernels.backward(
             sizes,
             x,
             phi.contiguous(),
@@ -115,7 +117,18 @@ def backward(
         return MhcPreBackward(*_hand_over(work, out))
 
 
-def _allocate(layout: Any, out: Sequence[Tensor | None] | None, x: Tensor) -> list[Any]:
+def _kernels(impl: Impl) -> Any:
+    """The module that computes into given tensors; one with native code is loaded when chosen."""
+    if impl is Impl.CPU:
+        from . import cpu
+
+        return cpu
+    return blocked
+
+
+def _allocate(
+    layout: Any, out: Sequence[Tensor | None] | None, x: Tensor, kernels: Any
+) -> list[Any]:
     """Contiguous tensors to write into: the caller's where they fit, fresh ones otherwise."""
     given = out or (None,) * len(layout)
     return [
@@ -123,7 +136,7 @@ def _allocate(layout: Any, out: Sequence[Tensor | None] | None, x: Tensor) -> li
         if spec is None
         else target
         if target is not None and target.is_contiguous()
-        else x.new_empty(spec[0], dtype=spec[1])
+        else kernels.fresh(x, *spec)
         for spec, target in zip(layout, given, strict=True)
     ]
 

@@ -1,0 +1,177 @@
+// The microkernels: float32 tiles in, float32 tiles or rounded rows out.
+//
+//   outer_sum   G[f, d] += sum_t g[t, f] x[t, d]        over at most 32 tokens, summed from zero first
+//   mix_rows    y[t, d]  = base[t, d] + sum_f g[t, f] P[f, d]
+//   dot_rows    S[t, f]  = sum_k x[t, k] P[f, k]         over at most 1024 columns
+//
+// A tile is TILE = 32 columns wide. Each kernel keeps a block of accumulators in registers (24 of 32 for
+// outer_sum and dot_rows, 16 for mix_rows; 12 and 8 where there are 16 registers) and reads its other operands
+// from L1, so that loads stay well below one for an FMA. The order of every sum is fixed here.
+#pragma once
+
+#include "simd.h"
+
+namespace mhc {
+namespace MHC_ISA {
+
+constexpr int TILE = 32;
+constexpr int BLOCK = 32;   // tokens that outer_sum adds from zero: part of the order of summation
+constexpr int STRIP = 1024; // columns that dot_rows adds from zero: part of the order of summation
+constexpr int STRIP_LD = STRIP + 16;  // rows a multiple of 4 KiB apart would share one set of L1
+constexpr int PASSES = TILE / PAIR;
+
+constexpr int OUTER_ROWS = MANY_REGISTERS ? 12 : 6;  // rows of f
+constexpr int MIX_TOKENS = MANY_REGISTERS ? 8 : 4;
+constexpr int DOT_ROWS = 6;  // rows of f
+constexpr int DOT_TOKENS = MANY_REGISTERS ? 4 : 2;
+
+// Lines to fetch into L2 while a kernel computes: row i of `rows` at byte `offset`; rows may be NULL.
+struct Ahead {
+    const char *const *rows;
+    int64_t offset;
+};
+
+template <int ROWS>
+MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead ahead) {
+    for (int p = 0; p < PASSES; p++) {
+        vf sum[ROWS][2] = {};
+        for (int t = 0; t < tokens; t++) {
+            if (p == 0 && ahead.rows) prefetch(ahead.rows[t] + ahead.offset);
+            const Pair v = load2(x + t * TILE + p * PAIR);
+            for (int r = 0; r < ROWS; r++) {
+                const vf s = splat(g[t * ldg + r]);
+                sum[r][0] = fma(s, v.a, sum[r][0]);
+                sum[r][1] = fma(s, v.b, sum[r][1]);
+            }
+        }
+        for (int r = 0; r < ROWS; r++) {
+            float *to = G + r * TILE + p * PAIR;
+            store(to, load(to) + sum[r][0]);
+            store(to + LANES, load(to + LANES) + sum[r][1]);
+        }
+    }
+}
+
+template <int ROWS>
+inline void outer_rest(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead ahead) {
+    if (rows == ROWS)
+        outer_block<ROWS>(tokens, x, g, ldg, G, ahead);
+    else if constexpr (ROWS > 1)
+        outer_rest<ROWS - 1>(rows, tokens, x, g, ldg, G, ahead);
+}
+
+// x [tokens][TILE], g [tokens][ldg], G [rows][TILE].
+inline void outer_sum(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead first,
+                      Ahead second) {
+    int f = 0;
+    for (; rows - f >= OUTER_ROWS; f += OUTER_ROWS) {
+        outer_block<OUTER_ROWS>(tokens, x, g + f, ldg, G + f * TILE, f ? second : first);
+        if (f) second.rows = nullptr;
+    }
+    if (rows > f)
+        outer_rest<OUTER_ROWS - 1>(rows - f, tokens, x, g + f, ldg, G + f * TILE, f ? second : first);
+}
+
+// base = h_pre * grad_h_in - c * x, plus grad_x_post where a row of it is given.
+template <class E, bool POST>
+MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const float *x, const char *post) {
+    const Pair g = load2(grad_h_in), v = load2(x);
+    const vf h = splat(h_pre), minus = splat(-c);
+    Pair y = {fma(h, g.a, minus * v.a), fma(h, g.b, minus * v.b)};
+    if (POST) {
+        const Pair w = widen<E>(post);
+        y.a += w.a;
+        y.b += w.b;
+    }
+    return y;
+}
+
+// One group of MIX_TOKENS rows of one tile. g [MIX_TOKENS][ldg], P [rows][TILE], x and grad_h_in [MIX_TOKENS][TILE],
+// h_pre [MIX_TOKENS] with stride ldh; out and post are rows of E.
+struct MixGroup {
+    int rows;
+    int64_t ldg, ldh;
+    const float *g, *P, *x, *grad_h_in, *h_pre, *c;
+    const char *const *post;
+    char *const *out;
+};
+
+template <class E, bool POST, bool STREAM> inline void mix_rows(const MixGroup &m) {
+    for (int p = 0; p < PASSES; p++) {
+        const int column = p * PAIR;
+        Pair y[MIX_TOKENS];
+        for (int t = 0; t < MIX_TOKENS; t++)
+            y[t] = base_of<E, POST>(m.h_pre[t * m.ldh], m.c[t], m.grad_h_in + t * TILE + column, m.x + t * TILE + column,
+                                    POST ? m.post[t] + column * E::SIZE : nullptr);
+        const float *g = m.g, *row = m.P + column;
+        for (int f = 0; f < m.rows; f++, row += TILE, g++) {
+            const Pair v = load2(row);
+            for (int t = 0; t < MIX_TOKENS; t++) {
+                const vf s = splat(g[t * m.ldg]);
+                y[t].a = fma(s, v.a, y[t].a);
+                y[t].b = fma(s, v.b, y[t].b);
+            }
+        }
+        for (int t = 0; t < MIX_TOKENS; t++)
+            narrow<E, STREAM>(y[t], m.out[t] + column * E::SIZE);
+    }
+}
+
+// S[t * lds + f] = sum over columns of x[t][k] P[f][k]; columns is a multiple of PAIR, rows of P lie ldp apart.
+// With gamma the factor is gamma[k] * P[f][k], rounded once, as in a packed copy. ahead: two rows of 32 lines.
+template <int TOKENS, int ROWS, bool GAMMA>
+MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t ldp, const float *gamma, float *S,
+                          int64_t lds, Ahead ahead) {
+    vf sums[TOKENS][ROWS] = {};
+    for (int k = 0; k < columns; k += LANES) {
+        if (TOKENS == DOT_TOKENS && ahead.rows && k % TILE == 0)
+            prefetch(ahead.rows[0] + ahead.offset + k / TILE * 64);
+        vf v[TOKENS];
+        for (int t = 0; t < TOKENS; t++) v[t] = load(x + t * STRIP_LD + k);
+        for (int f = 0; f < ROWS; f++) {
+            vf w = load(P + f * ldp + k);
+            if (GAMMA) w = w * load(gamma + k);
+            for (int t = 0; t < TOKENS; t++) sums[t][f] = fma(v[t], w, sums[t][f]);
+        }
+    }
+    for (int t = 0; t < TOKENS; t++)
+        for (int f = 0; f < ROWS; f++) S[t * lds + f] = sum(sums[t][f]);
+}
+
+template <int ROWS, bool GAMMA>
+inline void dot_tokens(int tokens, int columns, const float *x, const float *P, int64_t ldp, const float *gamma,
+                       float *S, int64_t lds, Ahead ahead) {
+    int t = 0;
+    for (; tokens - t >= DOT_TOKENS; t += DOT_TOKENS) {
+        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, ahead);
+        if (ahead.rows) ahead.rows++;
+    }
+    for (; t < tokens; t++)
+        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, {});
+}
+
+template <int ROWS, bool GAMMA>
+inline void dot_rest(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
+                     const float *gamma, float *S, int64_t lds) {
+    if (rows == ROWS)
+        dot_tokens<ROWS, GAMMA>(tokens, columns, x, P, ldp, gamma, S, lds, {});
+    else if constexpr (ROWS > 1)
+        dot_rest<ROWS - 1, GAMMA>(rows, tokens, columns, x, P, ldp, gamma, S, lds);
+}
+
+// x [tokens][STRIP_LD], S [tokens][lds].
+template <bool GAMMA>
+inline void dot_rows(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
+                     const float *gamma, float *S, int64_t lds, const char *const *next) {
+    int f = 0;
+    for (; rows - f >= DOT_ROWS; f += DOT_ROWS) {
+        const int group = f / DOT_ROWS;  // the first DOT_TOKENS groups fetch a row of x each
+        const Ahead ahead = {next && group < DOT_TOKENS ? next + group * (tokens / DOT_TOKENS) : nullptr, 0};
+        dot_tokens<DOT_ROWS, GAMMA>(tokens, columns, x, P + f * ldp, ldp, gamma, S + f, lds, ahead);
+    }
+    if (rows > f)
+        dot_rest<DOT_ROWS - 1, GAMMA>(rows - f, tokens, columns, x, P + f * ldp, ldp, gamma, S + f, lds);
+}
+
+}  // namespace MHC_ISA
+}  // namespace mhc

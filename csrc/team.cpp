@@ -1,0 +1,86 @@
+#include "team.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+#if defined(MHC_STD_THREAD)
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+#else
+#include <omp.h>
+#endif
+
+namespace mhc {
+
+static std::atomic<bool> forked_child{false};
+
+// A thread pool does not survive fork: the child computes on its own thread instead of waiting for ever.
+__attribute__((constructor)) static void watch_forks() {
+    pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
+}
+
+int max_threads(int wanted) { return forked_child || wanted < 1 ? 1 : wanted; }
+
+#if defined(MHC_STD_THREAD)
+
+struct Meeting {
+    std::mutex mutex;
+    std::condition_variable all_here;
+    int size, waiting = 0;
+    uint64_t round = 0;
+};
+
+void Team::barrier() const {
+    if (size == 1) return;
+    Meeting &m = *static_cast<Meeting *>(state);
+    std::unique_lock<std::mutex> lock(m.mutex);
+    const uint64_t round = m.round;
+    if (++m.waiting == m.size) {
+        m.waiting = 0;
+        m.round++;
+        m.all_here.notify_all();
+        return;
+    }
+    m.all_here.wait(lock, [&] { return m.round != round; });
+}
+
+void run_team(int threads, void (*body)(const Team &, void *), void *argument) {
+    const int size = max_threads(threads);
+    Meeting meeting;
+    meeting.size = size;
+    std::vector<std::thread> others;
+    for (int rank = 1; rank < size; rank++)
+        others.emplace_back([=, &meeting] { body(Team{rank, size, &meeting}, argument); });
+    body(Team{0, size, &meeting}, argument);
+    for (std::thread &other : others) other.join();
+}
+
+const char *threading_name() { return "std::thread"; }
+
+#else
+
+void Team::barrier() const {
+    if (size > 1) {
+#pragma omp barrier
+    }
+}
+
+void run_team(int threads, void (*body)(const Team &, void *), void *argument) {
+    const int size = max_threads(threads);
+    if (size == 1) {
+        body(Team{0, 1, nullptr}, argument);
+        return;
+    }
+#pragma omp parallel num_threads(size)
+    body(Team{omp_get_thread_num(), omp_get_num_threads(), nullptr}, argument);
+}
+
+const char *threading_name() { return "openmp"; }
+
+#endif
+
+}  // namespace mhc

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Builds the kernels and tests/c/test_pre.c in a folder and runs the program with every instruction set that
+# this processor has: run.sh FOLDER [--aarch64] [CMake options]. With --aarch64 it runs under qemu-user, or is
+# skipped where Debian's cross compiler or qemu-user is missing.
+set -eu
+cd "$(dirname "$0")/../.."
+folder=$1
+shift
+runner=
+if [ "${1:-}" = --aarch64 ]; then
+    shift
+    prefix=aarch64-linux-gnu
+    if ! command -v $prefix-g++ >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
+        echo "skipped: needs $prefix-g++ and qemu-aarch64 (Debian: g++-$prefix qemu-user)"
+        exit 0
+    fi
+    set -- "$@" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+        -DCMAKE_C_COMPILER=$prefix-gcc -DCMAKE_CXX_COMPILER=$prefix-g++
+    runner="qemu-aarch64 -L /usr/$prefix"
+fi
+PATH="$PWD/.venv/bin:$PATH"
+cmake -S . -B "$folder" -DMHC_TESTS=ON "$@" >/dev/null
+cmake --build "$folder" --parallel 2 >/dev/null
+for isa in avx512 avx2 baseline; do
+    status=0
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+        MHC_OPS_ISA=$isa $runner "$folder/test_pre" || status=$?
+    [ $status = 0 ] || [ $status = 2 ] || exit $status
+done
