@@ -19,6 +19,7 @@ from .cases import (
     forward,
     saved,
 )
+from .conftest import IMPLS
 
 UPSTREAM = ("grad_h_in", "grad_h_post", "grad_h_res", "grad_x_post")
 
@@ -182,6 +183,6 @@ def test_any_shape(tokens, streams, dim, residual, dtype, gamma, post, seed):
         tokens, streams, dim, residual=residual, dtype=dtype, gamma=gamma, grad_x_post=post,
         seed=seed,
     )  # fmt: skip
-    for impl in ("reference", "torch"):
+    for impl in IMPLS:
         check_forward(impl, c)
         check_backward(impl, c, saved(c))
