@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import mhc_ops
@@ -9,7 +10,7 @@ from mhc_ops import mhc_pre
 from mhc_ops.testing import make_pre_inputs
 from mhc_ops.types import MhcPre
 
-from .cases import LEAVES, assert_same_bits, autograd, backward, forward, leaves
+from .cases import LEAVES, assert_same_bits, autograd, backward, forward, leaves, weigh
 
 
 def test_results_are_named_and_x_is_handed_on(impl):
@@ -124,6 +125,21 @@ def test_backward_twice_needs_retain_graph(impl):
     assert_same_bits(again, first)
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(out.h_in, list(made.values()), c.grad_h_in)
+
+
+def test_recomputing_the_forward_gives_the_same_bits(impl):
+    c = make_pre_inputs(33, 3, 20)
+
+    def grads(run):
+        made = leaves(c)
+        outputs, upstream = weigh(run(*made.values()), c)
+        return torch.autograd.grad(outputs, list(made.values()), upstream)
+
+    def op(*args):
+        return mhc_pre(*args, impl=impl)
+
+    again = grads(lambda *a: checkpoint(op, *a, use_reentrant=False))
+    assert_same_bits(again, grads(op))
 
 
 def test_strided_upstream_gradients(impl):

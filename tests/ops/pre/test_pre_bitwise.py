@@ -43,7 +43,8 @@ def test_thread_count(impl, dtype, shape, threads):
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_token_alone_equals_itself_in_a_batch(impl, dtype, width):
+def test_a_token_alone_equals_itself_in_a_batch(impl, dtype, width, threads):
+    threads(2)
     c = make_pre_inputs(300, 4, width, dtype=dtype)
     fwd, bwd = pair(impl, c)
     for part in (slice(0, 1), slice(17, 18), slice(299, 300), slice(3, 8), slice(100, 290)):
@@ -74,16 +75,17 @@ def test_batch_invariance_in_hf32(impl):
     assert_same_bits((alone_bwd.grad_x,), (bwd.grad_x[39:],))
 
 
+@pytest.mark.parametrize("precision", ["fp32", "hf32"])
 @pytest.mark.parametrize("gamma", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_parameter_gradients_are_sums_of_superblocks_in_order(impl, dtype, gamma):
+def test_parameter_gradients_are_sums_of_superblocks_in_order(impl, dtype, gamma, precision):
     """808 tokens: three superblocks of 256 and a rest of 40, each summed from zero, then added."""
     c = make_pre_inputs(808, 4, 24, dtype=dtype, gamma=gamma)
-    fwd, whole = pair(impl, c)
+    fwd, whole = pair(impl, c, precision=precision)
 
     def part(cut):
         taken = type(fwd)(*(None if t is None else t[cut] for t in fwd))
-        return backward(impl, c.tokens(cut), taken)
+        return backward(impl, c.tokens(cut), taken, precision=precision)
 
     for first in (256, 512, 768):
         cuts = [slice(0, first), *(slice(a, min(a + 256, 808)) for a in range(first, 808, 256))]

@@ -106,6 +106,21 @@ def test_surrounding_operations_join_the_graph(impl):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6, msg=name)
 
 
+@pytest.mark.parametrize("needed", [("x",), ("alpha", "gamma")], ids=str)
+def test_frozen_inputs_get_no_gradient_in_a_graph_either(impl, needed):
+    c = make_pre_inputs(33, 3, 20)
+    compiled = torch.compile(
+        lambda *a: mhc_pre(*a, impl=impl), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    made = leaves(c, needed)
+    out = compiled(*made.values())
+    got = torch.autograd.grad(out.h_in, [made[name] for name in needed], c.grad_h_in)
+    made = leaves(c, needed)
+    out = mhc_pre(**made, impl=impl)
+    want = torch.autograd.grad(out.h_in, [made[name] for name in needed], c.grad_h_in)
+    assert_same_bits(got, want)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler on a CPU")
 def test_inductor():
     compiled = torch.compile(
