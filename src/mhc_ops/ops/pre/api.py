@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ...convention import Convention
-from ...errors import UnsupportedError
-from ...forward_mode import forward_mode_is_on
 from ...types import Impl, MhcPre, MhcPreBackward, MhcPreForward
+from ..common.checking import parse_impl
+from ..common.forward_mode import forward_mode_is_on
+from ..common.outputs import refuse_out
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import pre_function
 from .checks import (
@@ -19,7 +20,6 @@ from .checks import (
     check_backward,
     check_forward,
     check_wanted,
-    parse_impl,
     pre_numbers,
 )
 
@@ -80,7 +80,7 @@ def mhc_pre_forward(
     if out is None:
         result = torch.ops.mhc.pre_forward(x, phi, alpha, bias, gamma, *numbers, chosen.value)
     else:
-        _refuse_out("mhc_pre_forward", x, phi, alpha, bias, gamma)
+        refuse_out("mhc_pre_forward", x, phi, alpha, bias, gamma)
         targets = list(out)
         if len(targets) == len(MhcPreForward._fields):
             targets[2] = _reoriented(targets[2], x, convention)
@@ -147,7 +147,7 @@ def mhc_pre_backward(
     saved = (inv_rms, h_mix, h_pre, h_post)
     tensors = (x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, *saved, gamma, grad_x_post)
     if out is not None:
-        _refuse_out("mhc_pre_backward", *tensors)
+        refuse_out("mhc_pre_backward", *tensors)
         return dispatch.backward(*tensors, numbers, chosen, computed, out)
     if any(t is None for t in (inv_rms, h_mix, h_pre, h_post)):
         check_backward(*tensors)  # names the missing tensor; the registered operator could not
@@ -212,16 +212,3 @@ def _reoriented(h_res: Tensor | None, x: Tensor, convention: Convention | None) 
     if h_res is None or convention is None or convention.res_rows == "from_to":
         return h_res
     return h_res.transpose(-1, -2) if h_res.dim() == x.dim() else h_res
-
-
-def _refuse_out(op: str, *inputs: Tensor | None) -> None:
-    """`out` is written past autograd and past a traced graph: say so, lose no gradient."""
-    if torch.compiler.is_compiling():
-        raise UnsupportedError(
-            f"{op}: out= is for eager calls; leave it out, torch.compile plans the memory itself."
-        )
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
-        raise UnsupportedError(
-            f"{op}: out= does not record gradients, but an input requires grad; "
-            f"use torch.no_grad() or leave out= away."
-        )

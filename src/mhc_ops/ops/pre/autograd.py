@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..common.registration import vector_jacobian
 from . import reference
 from .calls import PreBackwardCall, PreForwardCall
 
@@ -40,7 +41,7 @@ def pre_gradients(
     if len(alpha) == 2:
         grad_h_res = None
     if any(g is not None for g in grads_of_saved):  # second derivatives, or a loss on saved tensors
-        through = _vector_jacobian(
+        through = vector_jacobian(
             partial(reference.forward, numbers=ctx.numbers),
             inputs,
             needed,
@@ -142,37 +143,10 @@ def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...])
 
 
 def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    through = _vector_jacobian(
+    through = vector_jacobian(
         partial(reference.backward, numbers=ctx.numbers),
         ctx.saved_tensors,
         ctx.needs_input_grad[:12],
         [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
     )
     return (*through, *(None,) * 8)
-
-
-def _vector_jacobian(
-    function: Callable[..., Sequence[Tensor | None]],
-    inputs: Sequence[Tensor | None],
-    needed: Sequence[bool],
-    grads: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """`grads` pulled back through `function` to the needed inputs; differentiable again.
-
-    None among `grads` stands for an output that is absent or not used.
-    """
-
-    def of_needed(*sources: Tensor) -> tuple[Tensor, ...]:
-        supply = iter(sources)
-        outputs = function(*(next(supply) if n else t for t, n in zip(inputs, needed, strict=True)))
-        kept = [o for o, g in zip(outputs, grads, strict=True) if g is not None]
-        return tuple(o for o in kept if o is not None)
-
-    needed = [n and t is not None for t, n in zip(inputs, needed, strict=True)]
-    sources = [t for t, n in zip(inputs, needed, strict=True) if n]
-    weights = tuple(g for g in grads if g is not None)
-    if not weights or not sources:
-        return [None] * len(needed)
-    _, pullback, *_ = torch.func.vjp(of_needed, *sources)
-    found = iter(pullback(weights))
-    return [next(found) if n else None for n in needed]

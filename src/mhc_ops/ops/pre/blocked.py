@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ...numerics import (
+from ...types import MhcPreBackward, MhcPreForward
+from ..common.numerics import (
     SUPERBLOCK,
     TILE,
     gather_spread,
@@ -23,7 +24,6 @@ from ...numerics import (
     rows_matmul_wide,
     spread,
 )
-from ...types import MhcPreBackward, MhcPreForward
 from .checks import PreNumbers, PreSizes
 
 _TOKENS_ON_CPU = 64  # a block of x stays in the L2 cache; divides SUPERBLOCK

@@ -4,19 +4,24 @@ from collections.abc import Iterable, Sequence
 from math import factorial, prod
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ...convention import Convention
-from ...errors import ArgumentError, DeviceError, DtypeError, ShapeError
-from ...types import Impl, MhcPreBackward, MhcPreForward
+from ...errors import ArgumentError, ShapeError
+from ...types import MhcPreBackward, MhcPreForward
+from ..common.checking import (
+    Contract,
+    check_is_tensor,
+    check_streams,
+    describe,
+    parameter_dtype,
+)
 
 NORM_EPS = 1e-6
 HC_EPS = 1e-6
 POST_EPS = 0.0
 GRADIENTS = MhcPreBackward._fields
 _FACTORIALS = tuple(factorial(n) for n in range(13))  # 13! rows would not fit any memory
-X_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
 class PreSizes(NamedTuple):
@@ -83,14 +88,6 @@ def pre_numbers(
     )
 
 
-def parse_impl(op: str, impl: str | Impl) -> Impl:
-    try:
-        return Impl(impl)
-    except ValueError:
-        names = ", ".join(repr(i.value) for i in Impl)
-        raise ArgumentError(f"{op}: impl must be one of {names}, got {impl!r}.") from None
-
-
 def check_forward(
     x: Tensor,
     phi: Tensor,
@@ -101,7 +98,7 @@ def check_forward(
 ) -> PreSizes:
     """Check the inputs of MhcPre and return the sizes."""
     sizes = _check_parameters(op, x, phi, alpha, gamma)
-    _check(op, "bias", bias, ("F",), sizes, phi.dtype, x.device)
+    _contract(op, x, sizes).check("bias", bias, ("F",), phi.dtype)
     return sizes
 
 
@@ -122,15 +119,15 @@ def check_backward(
 ) -> PreSizes:
     """Check the inputs of MhcPreBackward and return the sizes."""
     sizes = _check_parameters(op, x, phi, alpha, gamma)
-    single = phi.dtype
+    contract, single = _contract(op, x, sizes), phi.dtype
 
-    _check(op, "grad_h_in", grad_h_in, ("..", "D"), sizes, x.dtype, x.device)
-    _check(op, "grad_h_post", grad_h_post, ("..", "N"), sizes, single, x.device)
+    contract.check("grad_h_in", grad_h_in, ("..", "D"), x.dtype)
+    contract.check("grad_h_post", grad_h_post, ("..", "N"), single)
     if sizes.R == 0:
         if grad_h_res is not None:
             raise ArgumentError(
                 f"{op}: grad_h_res must be None because alpha [2] has no residual part, "
-                f"got {_describe(grad_h_res)}."
+                f"got {describe(grad_h_res)}."
             )
     elif grad_h_res is None:
         raise ArgumentError(
@@ -141,7 +138,7 @@ def check_backward(
         # At N = 1 both forms hold one number a token, and either shape is taken.
         flat = sizes.h_res_tail == (sizes.R,) or (sizes.N == 1 and grad_h_res.dim() == x.dim() - 1)
         shape = ("..", "R") if flat else ("..", "N", "N")
-        _check(op, "grad_h_res", grad_h_res, shape, sizes, single, x.device)
+        contract.check("grad_h_res", grad_h_res, shape, single)
     for name, saved, tail in (
         ("inv_rms", inv_rms, ()),
         ("h_mix", h_mix, ("F",)),
@@ -153,9 +150,9 @@ def check_backward(
                 f"{op}: {name} must be the tensor saved by mhc_pre_forward, got None; "
                 f"run the forward and pass its {name}."
             )
-        _check(op, name, saved, ("..", *tail), sizes, single, x.device)
+        contract.check(name, saved, ("..", *tail), single)
     if grad_x_post is not None:
-        _check(op, "grad_x_post", grad_x_post, ("..", "N", "D"), sizes, x.dtype, x.device)
+        contract.check("grad_x_post", grad_x_post, ("..", "N", "D"), x.dtype)
     return sizes
 
 
@@ -210,53 +207,18 @@ def backward_layout(
     return MhcPreBackward(*(f if w else None for f, w in zip(fields, wanted, strict=True)))
 
 
-def check_out(op: str, out: Sequence[Tensor | None], layout: Any, x: Tensor) -> None:
-    """Check a caller's `out` tuple against the layout; None entries are for us to allocate."""
-    names = layout._fields
-    if not isinstance(out, Sequence) or len(out) != len(names):
-        got = f"{len(out)} entries" if isinstance(out, Sequence) else type(out).__name__
-        raise ArgumentError(
-            f"{op}: out must be a tuple of {len(names)} entries ({', '.join(names)}), got {got}."
-        )
-    for name, given, expected in zip(names, out, layout, strict=True):
-        if given is None:
-            continue
-        if expected is None:
-            raise ArgumentError(
-                f"{op}: out.{name} must be None because this call does not compute it, "
-                f"got {_describe(given)}."
-            )
-        shape, dtype = expected
-        if tuple(given.shape) != tuple(shape):
-            raise ShapeError(f"{op}: out.{name} must be {list(shape)}, got {list(given.shape)}.")
-        if given.dtype != dtype:
-            raise DtypeError(f"{op}: out.{name} must be {dtype}, got {given.dtype}.")
-        if given.device != x.device:
-            raise DeviceError(f"{op}: out.{name} must be on {x.device} as x, got {given.device}.")
-        if given.requires_grad and torch.is_grad_enabled():
-            raise ArgumentError(
-                f"{op}: out.{name} requires grad, and out= writes past autograd; "
-                f"pass a detached tensor."
-            )
+def _contract(op: str, x: Tensor, sizes: PreSizes) -> Contract:
+    symbols = {"D": sizes.D, "N": sizes.N, "F": sizes.F, "R": sizes.R, "N*D": sizes.N * sizes.D}
+    return Contract(op, x, sizes.lead, symbols)
 
 
 def _check_parameters(
     op: str, x: Tensor, phi: Tensor, alpha: Tensor, gamma: Tensor | None
 ) -> PreSizes:
-    for name, tensor in (("x", x), ("phi", phi), ("alpha", alpha)):
-        _check_is_tensor(op, name, tensor)
-    if x.dim() not in (3, 4):
-        raise ShapeError(
-            f"{op}: x must be [B, S, N, D] or [T, N, D], got {list(x.shape)}; "
-            f"add or merge leading dimensions."
-        )
+    check_streams(op, x)
+    check_is_tensor(op, "phi", phi)
+    check_is_tensor(op, "alpha", alpha)
     n, d = int(x.shape[-2]), x.shape[-1]  # N is structural: never a symbolic size
-    if n < 1 or d < 1:
-        raise ShapeError(f"{op}: x must have N >= 1 and D >= 1, got {list(x.shape)}.")
-    if x.dtype not in X_DTYPES:
-        raise DtypeError(f"{op}: x must be bfloat16, float16, float32 or float64, got {x.dtype}.")
-    single = torch.float64 if x.dtype == torch.float64 else torch.float32
-
     if alpha.dim() != 1 or len(alpha) not in (2, 3):
         raise ShapeError(
             f"{op}: alpha must be [3] (pre, post, res) or [2] (no residual part), "
@@ -281,58 +243,9 @@ def _check_parameters(
         )
     lead = tuple(x.shape[:-2])
     sizes = PreSizes(lead, prod(lead), n, d, residual, 2 * n + residual)
-    _check(op, "phi", phi, ("F", "N*D"), sizes, single, x.device)
-    _check(op, "alpha", alpha, (str(len(alpha)),), sizes, single, x.device)
+    contract, single = _contract(op, x, sizes), parameter_dtype(x)
+    contract.check("phi", phi, ("F", "N*D"), single)
+    contract.check("alpha", alpha, (str(len(alpha)),), single)
     if gamma is not None:
-        _check(op, "gamma", gamma, ("N", "D"), sizes, single, x.device)
+        contract.check("gamma", gamma, ("N", "D"), single)
     return sizes
-
-
-def _check(
-    op: str,
-    name: str,
-    tensor: Tensor,
-    symbols: tuple[str, ...],
-    sizes: PreSizes,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> None:
-    _check_is_tensor(op, name, tensor)
-    known = {"D": sizes.D, "N": sizes.N, "F": sizes.F, "R": sizes.R, "N*D": sizes.N * sizes.D}
-    shape: list[int] = []
-    for symbol in symbols:
-        shape += sizes.lead if symbol == ".." else [known.get(symbol) or int(symbol)]
-    if tuple(tensor.shape) != tuple(shape):
-        form = ", ".join(symbols)
-        raise ShapeError(
-            f"{op}: {name} must be [{form}] = {shape} for x "
-            f"{[*sizes.lead, sizes.N, sizes.D]}, got {list(tensor.shape)}."
-        )
-    if tensor.dtype != dtype:
-        raise DtypeError(_dtype_text(op, name, tensor.dtype, dtype))
-    if tensor.device != device:
-        raise DeviceError(
-            f"{op}: {name} must be on {device} as x, got {tensor.device}; "
-            f"move it with .to({str(device)!r})."
-        )
-
-
-def _check_is_tensor(op: str, name: str, value: object) -> None:
-    if not isinstance(value, Tensor):
-        raise ArgumentError(f"{op}: {name} must be a tensor, got {type(value).__name__}.")
-
-
-def _dtype_text(op: str, name: str, got: torch.dtype, expected: torch.dtype) -> str:
-    text = f"{op}: {name} must be {expected}, got {got}"
-    if name in ("phi", "alpha", "bias", "gamma") and got in (torch.bfloat16, torch.float16):
-        return (
-            f"{text}; mHC parameters stay in float32 when a model is cast, so exclude them from "
-            f".to(), .half(), .bfloat16() and from the mixed-precision policy."
-        )
-    if name in ("grad_h_in", "grad_x_post"):
-        return f"{text} as x; cast it with .to({expected})."
-    return f"{text}; cast it with .to({expected})."
-
-
-def _describe(value: object) -> str:
-    return f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

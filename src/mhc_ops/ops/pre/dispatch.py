@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...impls import resolve
 from ...types import Impl, MhcPreBackward, MhcPreForward
+from ..common.checking import check_out
+from ..common.outputs import allocate, contiguous, hand_over, without_autocast
 from . import blocked, reference
 from .checks import (
     PreNumbers,
     backward_layout,
     check_backward,
     check_forward,
-    check_out,
     forward_layout,
 )
 
@@ -34,23 +34,23 @@ def forward(
     if out is not None:
         check_out("mhc_pre_forward", out, layout, x)
     chosen = resolve("mhc_pre_forward", impl, x)
-    with _without_autocast(x):
+    with without_autocast(x):
         if chosen is Impl.REFERENCE:
             result = reference.forward(x, phi, alpha, bias, gamma, numbers)
-            return MhcPreForward(*_hand_over(result, out))
+            return MhcPreForward(*hand_over(result, out))
         kernels = _kernels(chosen)
-        work = MhcPreForward(*_allocate(layout, out, x, kernels))
+        work = MhcPreForward(*allocate(layout, out, x, kernels))
         kernels.forward(
             sizes,
             x,
             phi.contiguous(),
             alpha.contiguous(),
             bias.contiguous(),
-            _contiguous(gamma),
+            contiguous(gamma),
             numbers,
             work,
         )
-        return MhcPreForward(*_hand_over(work, out))
+        return MhcPreForward(*hand_over(work, out))
 
 
 def backward(
@@ -79,7 +79,7 @@ def backward(
     if out is not None:
         check_out("mhc_pre_backward", out, layout, x)
     chosen = resolve("mhc_pre_backward", impl, x)
-    with _without_autocast(x):
+    with without_autocast(x):
         if chosen is Impl.REFERENCE:
             grads = reference.backward(
                 x,
@@ -94,9 +94,9 @@ def backward(
                 numbers,
             )
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
-            return MhcPreBackward(*_hand_over(kept, out))
+            return MhcPreBackward(*hand_over(kept, out))
         kernels = _kernels(chosen)
-        work = MhcPreBackward(*_allocate(layout, out, x, kernels))
+        work = MhcPreBackward(*allocate(layout, out, x, kernels))
         kernels.backward(
             sizes,
             x,
@@ -104,17 +104,17 @@ def backward(
             alpha.contiguous(),
             grad_h_in,
             grad_h_post.contiguous(),
-            _contiguous(grad_h_res),
+            contiguous(grad_h_res),
             inv_rms.contiguous(),
             h_mix.contiguous(),
             h_pre.contiguous(),
             h_post.contiguous(),
-            _contiguous(gamma),
+            contiguous(gamma),
             grad_x_post,
             numbers,
             work,
         )
-        return MhcPreBackward(*_hand_over(work, out))
+        return MhcPreBackward(*hand_over(work, out))
 
 
 def _kernels(impl: Impl) -> Any:
@@ -124,41 +124,3 @@ def _kernels(impl: Impl) -> Any:
 
         return cpu
     return blocked
-
-
-def _allocate(
-    layout: Any, out: Sequence[Tensor | None] | None, x: Tensor, kernels: Any
-) -> list[Any]:
-    """Contiguous tensors to write into: the caller's where they fit, fresh ones otherwise."""
-    given = out or (None,) * len(layout)
-    return [
-        None
-        if spec is None
-        else target
-        if target is not None and target.is_contiguous()
-        else kernels.fresh(x, *spec)
-        for spec, target in zip(layout, given, strict=True)
-    ]
-
-
-def _hand_over(results: Sequence[Tensor | None], out: Sequence[Tensor | None] | None) -> list[Any]:
-    """The results, copied into those `out` tensors that were not written in place."""
-    if out is None:
-        return list(results)
-    final: list[Tensor | None] = []
-    for result, target in zip(results, out, strict=True):
-        if result is None or target is None or result is target:
-            final.append(result)
-        else:
-            with torch.no_grad():
-                final.append(target.copy_(result))
-    return final
-
-
-def _contiguous(t: Tensor | None) -> Tensor | None:
-    return None if t is None else t.contiguous()
-
-
-def _without_autocast(x: Tensor) -> torch.autocast:
-    """The operators keep their own numerics under autocast."""
-    return torch.autocast(x.device.type, enabled=False)

@@ -8,7 +8,8 @@ README.md.
 import torch
 from torch import Tensor
 
-from ...numerics import (
+from ...types import MhcPreBackward, MhcPreForward
+from ..common.numerics import (
     gather_spread,
     inv_root,
     mean_square,
@@ -20,7 +21,6 @@ from ...numerics import (
     token_matmul,
     token_sum,
 )
-from ...types import MhcPreBackward, MhcPreForward
 from .checks import PreNumbers
 
 

@@ -3,14 +3,15 @@
 An absent h_res and an unwanted gradient are empty tensors here: an operator cannot return None.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from ...forward_mode import refuse_forward_mode
+from ..common.forward_mode import refuse_forward_mode
+from ..common.registration import LIBRARY, empty_results, present, register
 from . import dispatch
 from .autograd import (
     differentiate_backward,
@@ -26,12 +27,11 @@ _OPTIONS = (
     "float post_eps=0.0, bool hf32=False, str impl='auto'"
 )
 
-_library = torch.library.Library("mhc", "FRAGMENT")
-_library.define(
+LIBRARY.define(
     f"pre_forward(Tensor x, Tensor phi, Tensor alpha, Tensor bias, Tensor? gamma=None, {_OPTIONS})"
     " -> (Tensor h_in, Tensor h_post, Tensor h_res, Tensor inv_rms, Tensor h_mix, Tensor h_pre)"
 )
-_library.define(
+LIBRARY.define(
     "pre_backward(Tensor x, Tensor phi, Tensor alpha, Tensor grad_h_in, Tensor grad_h_post, "
     "Tensor? grad_h_res, Tensor inv_rms, Tensor h_mix, Tensor h_pre, Tensor h_post, "
     f"Tensor? gamma=None, Tensor? grad_x_post=None, {_OPTIONS}, "
@@ -43,50 +43,27 @@ _library.define(
 def _forward(*args: Any) -> tuple[Tensor, ...]:
     refuse_forward_mode("mhc_pre_forward")
     call = PreForwardCall(*args)
-    return _present(call.x, dispatch.forward(*call.tensors, *call.options))
+    return present(call.x, dispatch.forward(*call.tensors, *call.options))
 
 
 def _forward_fake(*args: Any) -> tuple[Tensor, ...]:
     call = PreForwardCall(*args)
-    return _empty(call.x, forward_layout(check_forward(*call.tensors), call.x, call.phi))
+    return empty_results(call.x, forward_layout(check_forward(*call.tensors), call.x, call.phi))
 
 
 def _backward(*args: Any) -> tuple[Tensor, ...]:
     refuse_forward_mode("mhc_pre_backward")
     call = PreBackwardCall(*args)
     grads = dispatch.backward(*call.tensors, *call.options)
-    return _present(call.x, grads)
+    return present(call.x, grads)
 
 
 def _backward_fake(*args: Any) -> tuple[Tensor, ...]:
     call = PreBackwardCall(*args)
     sizes = check_backward(*call.tensors)
-    return _empty(call.x, backward_layout(sizes, call.x, call.phi, call.alpha, call.computed))
-
-
-def _present(x: Tensor, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
-    return tuple(x.new_empty(0) if t is None else t for t in tensors)
-
-
-def _empty(x: Tensor, layout: Any) -> tuple[Tensor, ...]:
-    return _present(x, [None if s is None else x.new_empty(s[0], dtype=s[1]) for s in layout])
-
-
-def _one_by_one(op: Callable[..., tuple[Tensor, ...]]) -> Callable[..., Any]:
-    """A vmap rule that runs the operator once a slice and stacks the results."""
-
-    def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
-        def pick(arg: Any, dim: Any, i: int) -> Any:
-            return arg.select(dim, i) if isinstance(arg, Tensor) and dim is not None else arg
-
-        slices = [
-            op(*(pick(a, d, i) for a, d in zip(args, in_dims, strict=True)))
-            for i in range(info.batch_size)
-        ]
-        outputs = tuple(torch.stack(column) for column in zip(*slices, strict=True))
-        return outputs, (0,) * len(outputs)
-
-    return rule
+    return empty_results(
+        call.x, backward_layout(sizes, call.x, call.phi, call.alpha, call.computed)
+    )
 
 
 def _projection_flops(x_shape: Sequence[int], phi_shape: Sequence[int]) -> int:
@@ -96,21 +73,8 @@ def _projection_flops(x_shape: Sequence[int], phi_shape: Sequence[int]) -> int:
     return 2 * tokens * phi_shape[0] * phi_shape[1]
 
 
-for _name, _kernel, _fake in (
-    ("pre_forward", _forward, _forward_fake),
-    ("pre_backward", _backward, _backward_fake),
-):
-    _library.impl(_name, _kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"mhc::{_name}", _fake, lib=_library)
-    torch.library.register_vmap(
-        f"mhc::{_name}", _one_by_one(getattr(torch.ops.mhc, _name)), lib=_library
-    )
-torch.library.register_autograd(
-    "mhc::pre_forward", differentiate_forward, setup_context=save_forward, lib=_library
-)
-torch.library.register_autograd(
-    "mhc::pre_backward", differentiate_backward, setup_context=save_backward, lib=_library
-)
+register("pre_forward", _forward, _forward_fake, differentiate_forward, save_forward)
+register("pre_backward", _backward, _backward_fake, differentiate_backward, save_backward)
 
 
 @register_flop_formula(torch.ops.mhc.pre_forward)

@@ -3,7 +3,7 @@
 import torch
 from torch.autograd import forward_ad
 
-from .errors import UnsupportedError
+from ...errors import UnsupportedError
 
 
 def forward_mode_is_on() -> bool:

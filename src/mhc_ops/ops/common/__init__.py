@@ -1,0 +1,1 @@
+"""What the operators' rooms share: checks, outputs, registration, orders of summation."""
