@@ -54,6 +54,18 @@ def test_values_of_ten_bits_make_hf32_exact(impl):
     assert_same_bits(forward(impl, c, precision="hf32"), forward(impl, c))
 
 
+# 0x7fffffff is the NaN that half a unit added to the bits would turn into -0.
+@pytest.mark.parametrize("pattern", [0x7F800000, -0x00800000, 0x7FC00000, 0x7FFFFFFF])
+def test_infinity_and_nan_pass_unchanged(impl, pattern):
+    c = make_pre_inputs(5, 3, 7, dtype=torch.float32, gamma=False)
+    c.x[2, 1, 3] = torch.tensor([pattern], dtype=torch.int32).view(torch.float32)[0]
+    got, clean = (forward(impl, c, precision=p) for p in ("hf32", "fp32"))
+    want = oracle.forward(*c.forward_args, hf32=True)
+    assert torch.equal(got.h_mix[2].isnan(), want.h_mix[2].isnan())
+    assert torch.equal(got.h_mix[2].isinf(), clean.h_mix[2].isinf())
+    assert got.h_mix[[0, 1, 3, 4]].isfinite().all()
+
+
 def exact_case(dtype):
     """Saved tensors and upstream gradients for which g is exact in float32 in any order.
 
