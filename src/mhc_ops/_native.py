@@ -119,7 +119,10 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or None and why it is absent."""
     found = [path for path in _candidates() if path.exists()]
     if not found:
-        return None, "the library of CPU kernels was not built (no C++ compiler when mhc-ops was installed)"
+        return (
+            None,
+            "the library of CPU kernels was not built (no C++ compiler when mhc-ops was installed)",
+        )
     try:
         library = ctypes.CDLL(str(found[0]))
     except OSError as error:
@@ -162,5 +165,7 @@ def check(status: int, operator: str) -> None:
     if status == _NO_MEMORY:
         raise MemoryError(f"{operator}: the workspace of the CPU kernel could not be allocated")
     if status == _NO_SUCH_ISA:
-        raise UnsupportedError(f"{operator}: MHC_OPS_ISA names an instruction set this machine lacks")
+        raise UnsupportedError(
+            f"{operator}: MHC_OPS_ISA names an instruction set this machine lacks"
+        )
     raise AssertionError(f"{operator}: the C interface refused its arguments (status {status})")

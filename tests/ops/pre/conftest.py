@@ -23,7 +23,6 @@ def threads():
     torch.set_num_threads(before)
 
 
-
 @pytest.fixture(autouse=True)
 def float64_is_not_for_the_kernels(request, monkeypatch):
     """A test that gives float64 to the C++ kernels meets the documented refusal and is skipped."""

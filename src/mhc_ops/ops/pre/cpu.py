@@ -85,7 +85,7 @@ def backward(
 
 
 def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An empty tensor, on huge pages if it is large: its page faults would cost as much as the kernel."""
+    """An empty tensor, on huge pages if large: page faults would cost as much as the kernel."""
     made = x.new_empty(shape, dtype=dtype)
     size = made.numel() * made.element_size()
     if size >= _LARGE:
