@@ -194,13 +194,14 @@ def mhc_pre(
         h_in, h_post, h_res, handed_on, *_ = outputs
     else:
         h_in, h_post, h_res, *_ = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
-        handed_on = x.detach()
+        handed_on = x.view_as(x) if torch.is_grad_enabled() else x.detach()
     h_res = _reoriented(h_res, x, convention) if len(alpha) == 3 else None
     return MhcPre(h_in, h_post, h_res, handed_on)
 
 
 def _records_gradients(*inputs: Tensor | None) -> bool:
-    if not torch.is_grad_enabled():
+    """Whether to go through our Function, which fuses the handed-on gradient."""
+    if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return False
     # Under torch.func requires_grad tells nothing; Dynamo traces a Function only with gradients.
     compiling = torch.compiler.is_compiling()

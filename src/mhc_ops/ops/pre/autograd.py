@@ -14,13 +14,13 @@ from torch import Tensor
 from ..common.registration import vector_jacobian
 from . import reference
 from .calls import PreBackwardCall, PreForwardCall
+from .checks import PreNumbers
 
 
 def save_forward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    call = PreForwardCall(*inputs)
     _, h_post, _, inv_rms, h_mix, h_pre = output
-    ctx.save_for_backward(*call.tensors, inv_rms, h_mix, h_pre, h_post)
-    ctx.numbers, ctx.impl = call.numbers, call.impl
+    ctx.save_for_backward(*inputs[:5], inv_rms, h_mix, h_pre, h_post)
+    ctx.numbers, ctx.impl = inputs[5:11], inputs[11]
     ctx.set_materialize_grads(False)
 
 
@@ -42,7 +42,7 @@ def pre_gradients(
         grad_h_res = None
     if any(g is not None for g in grads_of_saved):  # second derivatives, or a loss on saved tensors
         through = vector_jacobian(
-            partial(reference.forward, numbers=ctx.numbers),
+            partial(reference.forward, numbers=PreNumbers(*ctx.numbers)),
             inputs,
             needed,
             (grad_h_in, grad_h_post, grad_h_res, *grads_of_saved),
