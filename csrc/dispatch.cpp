@@ -108,7 +108,7 @@ int mhc_ops_max_threads(int threads) { return max_threads(threads); }
 void mhc_ops_advise_fresh(void *data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const uintptr_t page = 4096, begin = ((uintptr_t)data + page - 1) & ~(page - 1), end = ((uintptr_t)data + (uintptr_t)bytes) & ~(page - 1);
-    if (end > begin && bytes >= (4 << 20)) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    if (end > begin && bytes >= (2 << 20)) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 #else
     (void)data, (void)bytes;
 #endif

@@ -25,18 +25,10 @@ constexpr int MIX_TOKENS = MANY_REGISTERS ? 8 : 4;
 constexpr int DOT_ROWS = 6;  // rows of f
 constexpr int DOT_TOKENS = MANY_REGISTERS ? 4 : 2;
 
-// Lines to fetch into L2 while a kernel computes: row i of `rows` at byte `offset`; rows may be NULL.
-struct Ahead {
-    const char *const *rows;
-    int64_t offset;
-};
-
-template <int ROWS>
-MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead ahead) {
+template <int ROWS> MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t ldg, float *G) {
     for (int p = 0; p < PASSES; p++) {
         vf sum[ROWS][2] = {};
         for (int t = 0; t < tokens; t++) {
-            if (p == 0 && ahead.rows) prefetch(ahead.rows[t] + ahead.offset);
             const Pair v = load2(x + t * TILE + p * PAIR);
             for (int r = 0; r < ROWS; r++) {
                 const vf s = splat(g[t * ldg + r]);
@@ -53,23 +45,18 @@ MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t 
 }
 
 template <int ROWS>
-inline void outer_rest(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead ahead) {
+inline void outer_rest(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G) {
     if (rows == ROWS)
-        outer_block<ROWS>(tokens, x, g, ldg, G, ahead);
+        outer_block<ROWS>(tokens, x, g, ldg, G);
     else if constexpr (ROWS > 1)
-        outer_rest<ROWS - 1>(rows, tokens, x, g, ldg, G, ahead);
+        outer_rest<ROWS - 1>(rows, tokens, x, g, ldg, G);
 }
 
 // x [tokens][TILE], g [tokens][ldg], G [rows][TILE].
-inline void outer_sum(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead first,
-                      Ahead second) {
+inline void outer_sum(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G) {
     int f = 0;
-    for (; rows - f >= OUTER_ROWS; f += OUTER_ROWS) {
-        outer_block<OUTER_ROWS>(tokens, x, g + f, ldg, G + f * TILE, f ? second : first);
-        if (f) second.rows = nullptr;
-    }
-    if (rows > f)
-        outer_rest<OUTER_ROWS - 1>(rows - f, tokens, x, g + f, ldg, G + f * TILE, f ? second : first);
+    for (; rows - f >= OUTER_ROWS; f += OUTER_ROWS) outer_block<OUTER_ROWS>(tokens, x, g + f, ldg, G + f * TILE);
+    if (rows > f) outer_rest<OUTER_ROWS - 1>(rows - f, tokens, x, g + f, ldg, G + f * TILE);
 }
 
 // base = h_pre * grad_h_in - c * x, plus grad_x_post where a row of it is given.
@@ -87,22 +74,23 @@ MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const floa
 }
 
 // One group of MIX_TOKENS rows of one tile. g [MIX_TOKENS][ldg], P [rows][TILE], x and grad_h_in [MIX_TOKENS][TILE],
-// h_pre [MIX_TOKENS] with stride ldh; out and post are rows of E.
+// h_pre [MIX_TOKENS] with stride ldh; out and post are rows of E, the tile lies at the byte offsets.
 struct MixGroup {
     int rows;
     int64_t ldg, ldh;
     const float *g, *P, *x, *grad_h_in, *h_pre, *c;
     const char *const *post;
     char *const *out;
+    int64_t post_offset, out_offset;
 };
 
-template <class E, bool POST, bool STREAM> inline void mix_rows(const MixGroup &m) {
+template <class E, bool POST, bool STREAM> __attribute__((noinline)) void mix_rows(const MixGroup &m) {
     for (int p = 0; p < PASSES; p++) {
         const int column = p * PAIR;
         Pair y[MIX_TOKENS];
         for (int t = 0; t < MIX_TOKENS; t++)
             y[t] = base_of<E, POST>(m.h_pre[t * m.ldh], m.c[t], m.grad_h_in + t * TILE + column, m.x + t * TILE + column,
-                                    POST ? m.post[t] + column * E::SIZE : nullptr);
+                                    POST ? m.post[t] + m.post_offset + column * E::SIZE : nullptr);
         const float *g = m.g, *row = m.P + column;
         for (int f = 0; f < m.rows; f++, row += TILE, g++) {
             const Pair v = load2(row);
@@ -113,19 +101,18 @@ template <class E, bool POST, bool STREAM> inline void mix_rows(const MixGroup &
             }
         }
         for (int t = 0; t < MIX_TOKENS; t++)
-            narrow<E, STREAM>(y[t], m.out[t] + column * E::SIZE);
+            narrow<E, STREAM>(y[t], m.out[t] + m.out_offset + column * E::SIZE);
     }
 }
 
 // S[t * lds + f] = sum over columns of x[t][k] P[f][k]; columns is a multiple of PAIR, rows of P lie ldp apart.
-// With gamma the factor is gamma[k] * P[f][k], rounded once, as in a packed copy. ahead: two rows of 32 lines.
+// With gamma the factor is gamma[k] * P[f][k], rounded once, as in a packed copy. ahead: lines to fetch into L2 meanwhile, one for 32 columns.
 template <int TOKENS, int ROWS, bool GAMMA>
 MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t ldp, const float *gamma, float *S,
-                          int64_t lds, Ahead ahead) {
+                          int64_t lds, const char *ahead) {
     vf sums[TOKENS][ROWS] = {};
     for (int k = 0; k < columns; k += LANES) {
-        if (TOKENS == DOT_TOKENS && ahead.rows && k % TILE == 0)
-            prefetch(ahead.rows[0] + ahead.offset + k / TILE * 64);
+        if (ahead && k % TILE == 0) prefetch(ahead + k / TILE * 64);
         vf v[TOKENS];
         for (int t = 0; t < TOKENS; t++) v[t] = load(x + t * STRIP_LD + k);
         for (int f = 0; f < ROWS; f++) {
@@ -140,21 +127,21 @@ MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t l
 
 template <int ROWS, bool GAMMA>
 inline void dot_tokens(int tokens, int columns, const float *x, const float *P, int64_t ldp, const float *gamma,
-                       float *S, int64_t lds, Ahead ahead) {
+                       float *S, int64_t lds, const char *const *ahead) {
     int t = 0;
     for (; tokens - t >= DOT_TOKENS; t += DOT_TOKENS) {
-        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, ahead);
-        if (ahead.rows) ahead.rows++;
+        const char *line = ahead ? ahead[t / DOT_TOKENS] : nullptr;
+        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, line);
     }
     for (; t < tokens; t++)
-        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, {});
+        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, nullptr);
 }
 
 template <int ROWS, bool GAMMA>
 inline void dot_rest(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
                      const float *gamma, float *S, int64_t lds) {
     if (rows == ROWS)
-        dot_tokens<ROWS, GAMMA>(tokens, columns, x, P, ldp, gamma, S, lds, {});
+        dot_tokens<ROWS, GAMMA>(tokens, columns, x, P, ldp, gamma, S, lds, nullptr);
     else if constexpr (ROWS > 1)
         dot_rest<ROWS - 1, GAMMA>(rows, tokens, columns, x, P, ldp, gamma, S, lds);
 }
@@ -166,7 +153,7 @@ inline void dot_rows(int rows, int tokens, int columns, const float *x, const fl
     int f = 0;
     for (; rows - f >= DOT_ROWS; f += DOT_ROWS) {
         const int group = f / DOT_ROWS;  // the first DOT_TOKENS groups fetch a row of x each
-        const Ahead ahead = {next && group < DOT_TOKENS ? next + group * (tokens / DOT_TOKENS) : nullptr, 0};
+        const char *const *ahead = next && group < DOT_TOKENS ? next + group * (tokens / DOT_TOKENS) : nullptr;
         dot_tokens<DOT_ROWS, GAMMA>(tokens, columns, x, P + f * ldp, ldp, gamma, S + f, lds, ahead);
     }
     if (rows > f)

@@ -1,6 +1,7 @@
 // A team of threads that runs one function together, on OpenMP or (MHC_STD_THREAD) on std::thread.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 namespace mhc {
@@ -25,6 +26,11 @@ inline int threads_for(double multiply_adds, int wanted) {
     const int most = worth < 1 ? 1 : worth > 4096 ? 4096 : (int)worth;
     return wanted < most ? (wanted < 1 ? 1 : wanted) : most;
 }
+
+// Scratch memory of the calling thread, aligned to 64 bytes; valid until the thread's next call; NULL when there is no
+// memory. It is kept for that call, because page faults of fresh memory cost a small call as much as its arithmetic,
+// and freed when the thread ends.
+void *workspace(size_t bytes);
 
 // The next of a list of work items; every thread takes some.
 inline int64_t take(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }

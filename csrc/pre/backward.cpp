@@ -8,8 +8,8 @@
 //     one tile of 32 columns, x becomes a float32 tile in L1 and serves both products:
 //       G[f, d]  += sum_t g[t, f] x[t, d]                                  outer_sum
 //       grad_x    = h_pre grad_h_in - c x + post + sum_f g[t, f] P[f, d]   mix_rows
-//     while outer_sum fetches the next tile's rows of x and grad_x_post: a tile's rows lie a token apart, which no
-//     hardware prefetcher follows, and with a stride of 4 KiB they fall into one set of L1, hence the float copy.
+//     while the next tile's rows are fetched into L2. Rows a multiple of 4 KiB apart fall into one set of L1, hence
+//     the float copy.
 // With P = phi * gamma, gamma costs nothing a token: a superblock adds gamma * G to grad_phi and sum_f phi * G to
 // grad_gamma.
 //
@@ -174,12 +174,9 @@ template <class E> void load_tile(float *to, const char *const *rows, int64_t of
     for (int t = 0; t < count; t++) load_row<E>(to + t * TILE, rows[t] + offset, columns);
 }
 
-// What outer_sum does on the side when it runs.
-void fetch(const Block &b, const Place &next, bool post) {
-    for (int t = 0; t < b.count; t++) {
-        prefetch(b.x[t] + next.x);
-        if (post) prefetch(b.post[t] + next.post);
-    }
+// Rows that the next tile needs: they lie a token apart, which no hardware prefetcher follows.
+void fetch(const char *const *rows, int count, int64_t offset) {
+    for (int t = 0; t < count; t++) prefetch(rows[t] + offset);
 }
 
 // hf32: the second operand of outer_sum is gamma * x, rounded.
@@ -200,7 +197,8 @@ void finish_hf32(const Call &c, Block &b, const float *P, const Place &at, const
     for (int t = 0; t < b.count; t += MIX_TOKENS) {
         char *u[MIX_TOKENS];
         for (int i = 0; i < MIX_TOKENS; i++) u[i] = (char *)(b.u_tile + (t + i) * TILE);
-        mix_rows<F32, false, false>({(int)c.s.rows, c.s.rows, 0, b.g + t * c.s.rows, P, zeros, zeros, zeros, zeros, post, u});
+        mix_rows<F32, false, false>(
+            {(int)c.s.rows, c.s.rows, 0, b.g + t * c.s.rows, P, zeros, zeros, zeros, zeros, nullptr, u, 0, 0});
     }
     float scale[TILE] = {};
     if (c.in.gamma) load_row<F32>(scale, (const char *)(c.in.gamma + at.at), at.columns);
@@ -227,30 +225,32 @@ void finish_hf32(const Call &c, Block &b, const float *P, const Place &at, const
 
 template <class E, bool POST>
 void mix_tile(const Call &c, Block &b, const float *P, const Place &at, float *gamma_row) {
-    const bool tail = at.columns < TILE;
-    const size_t tail_bytes = (size_t)at.columns * E::SIZE;
-    const char *post[BLOCK];
-    char *out[BLOCK];
-    for (int t = 0; t < BLOCK; t++) {
-        const bool direct = !tail && t < b.count;
-        post[t] = direct && POST ? b.post[t] + at.post : b.post_tail + t * TILE * E::SIZE;
-        out[t] = direct && c.out.grad_x ? b.grad_x[t] + at.grad_x : b.out_tail + t * TILE * E::SIZE;
-        if (POST && tail && t < b.count) memcpy(b.post_tail + t * TILE * E::SIZE, b.post[t] + at.post, tail_bytes);
+    // A tile with fewer tokens or columns goes through buffers of the full size.
+    const bool whole = at.columns == TILE && b.count == BLOCK && !c.hf32;
+    const size_t bytes = (size_t)at.columns * E::SIZE;
+    const char *post_rows[BLOCK];
+    char *out_rows[BLOCK];
+    for (int t = 0; t < BLOCK && !whole; t++) {
+        post_rows[t] = b.post_tail + t * TILE * E::SIZE;
+        out_rows[t] = b.out_tail + t * TILE * E::SIZE;
+        if (POST && t < b.count) memcpy(b.post_tail + t * TILE * E::SIZE, b.post[t] + at.post, bytes);
     }
-    if (c.hf32) {
+    const char *const *post = whole ? b.post : post_rows;
+    char *const *out = whole ? b.grad_x : out_rows;
+    if (c.hf32)
         finish_hf32<E, POST>(c, b, P, at, post, out, gamma_row);
-    } else {
+    else
         for (int t = 0; t < b.count; t += MIX_TOKENS) {
             const MixGroup m = {(int)c.s.rows, c.s.rows, c.s.streams, b.g + t * c.s.rows, P, b.x_tile + t * TILE,
-                                b.g_tile + t * TILE, b.h_pre + t * c.s.streams, b.c + t, post + t, out + t};
-            if (c.stream && !tail && t + MIX_TOKENS <= b.count)
+                                b.g_tile + t * TILE, b.h_pre + t * c.s.streams, b.c + t, post + t, out + t,
+                                whole ? at.post : 0, whole ? at.grad_x : 0};
+            if (whole && c.stream)
                 mix_rows<E, POST, true>(m);
             else
                 mix_rows<E, POST, false>(m);
         }
-    }
-    if (tail && c.out.grad_x)
-        for (int t = 0; t < b.count; t++) memcpy(b.grad_x[t] + at.grad_x, out[t], tail_bytes);
+    if (!whole && c.out.grad_x)
+        for (int t = 0; t < b.count; t++) memcpy(b.grad_x[t] + at.grad_x, out[t], bytes);
 }
 
 void add_row(float *to, const float *row, int columns, bool first) {
@@ -301,16 +301,19 @@ template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, in
                 load_tile<E>(b.g_tile, b.grad_h_in, tile * TILE * E::SIZE, b.count, tile_columns(c.s.dim, tile));
             for (int64_t n = 0; n < N; n++) {
                 const Place at = place<E>(c, tile, n);
-                const Place next = n + 1 < N ? place<E>(c, tile, n + 1) : place<E>(c, tile + 1 < end ? tile + 1 : begin, 0);
+                const bool turn = n + 1 == N;
+                const Place next = place<E>(c, turn ? tile + 1 : tile, turn ? 0 : n + 1);
                 float *tile_sums = sums + ((tile - begin) * N + n) * rows * TILE;
                 b.h_pre = from.h_pre + first * N + n;
                 load_tile<E>(b.x_tile, b.x, at.x, b.count, at.columns);
                 if (c.hf32) round_tile(c, b, at);
+                if (!turn || tile + 1 < end) {
+                    fetch(b.x, b.count, next.x);
+                    if (POST) fetch(b.post, b.count, next.post);
+                    if (turn) fetch(b.grad_h_in, b.count, (tile + 1) * TILE * E::SIZE);
+                }
                 if (c.want_G)
-                    outer_sum((int)F, b.count, c.hf32 ? b.scaled : b.x_tile, b.g, F, tile_sums, {b.x, next.x},
-                              {POST ? b.post : nullptr, next.post});
-                else
-                    fetch(b, next, POST);
+                    outer_sum((int)F, b.count, c.hf32 ? b.scaled : b.x_tile, b.g, F, tile_sums);
                 if (c.want_u)
                     mix_tile<E, POST>(c, b, c.P + (tile * N + n) * F * TILE, at, c.gamma_row ? tile_sums + F * TILE : nullptr);
             }
@@ -318,8 +321,8 @@ template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, in
     }
     if (c.stream) fence_streams();
     if (c.want_G || c.gamma_row)
-        for (int64_t tile = begin; tile < end; tile++)
-            for (int64_t n = 0; n < N; n++)
+        for (int64_t n = 0; n < N; n++)
+            for (int64_t tile = begin; tile < end; tile++)
                 close_tile(c, sums + ((tile - begin) * N + n) * rows * TILE, place<E>(c, tile, n),
                            superblock == 0 && !c.out.accumulate);
 }

@@ -1,8 +1,6 @@
 // What both directions of MhcPre share: rows of strided tensors, tiles of 32 columns, the kernels' entry points.
 #pragma once
 
-#include <stdlib.h>
-
 #include "../../include/mhc_ops/mhc_ops.h"
 #include "../micro.h"
 #include "../team.h"
@@ -74,7 +72,7 @@ MHC_INLINE void pack_phi(float *to, int64_t ld, const mhc_pre_sizes &s, const fl
     }
 }
 
-// A zeroed workspace, freed at the end of its scope; aligned to 64 bytes, cut into pieces that stay aligned.
+// The plan of a workspace: pieces aligned to 64 bytes.
 struct Workspace {
     char *data = nullptr;
     size_t size = 0;
@@ -84,14 +82,8 @@ struct Workspace {
         size += ((size_t)count * sizeof(V) + 63) / 64 * 64;
         return at;
     }
-    bool allocate() {
-        void *p = nullptr;
-        if (posix_memalign(&p, 64, size + 64) != 0) return false;
-        data = (char *)p;
-        return true;
-    }
+    bool allocate() { return (data = (char *)workspace(size)) != nullptr; }
     template <class V> V *at(size_t offset) const { return (V *)(data + offset); }
-    ~Workspace() { free(data); }
 };
 
 }  // namespace MHC_ISA
