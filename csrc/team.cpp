@@ -21,7 +21,8 @@ namespace mhc {
 
 static std::atomic<bool> forked_child{false};
 
-// A thread pool does not survive fork: the child computes on its own thread instead of waiting for ever.
+// A thread pool does not survive fork: the child computes on its own thread instead of waiting for
+// ever.
 __attribute__((constructor)) static void watch_forks() {
     pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
 }
