@@ -42,7 +42,7 @@ emulate: venv
 	tests/c/run.sh build/aarch64 --aarch64
 
 bench: venv
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --page
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

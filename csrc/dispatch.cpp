@@ -1,8 +1,8 @@
 // The C interface: checks, the choice of an instruction set, the probes' door.
 //
-// The kernels are compiled once for each level that the compiler's target has (MHC_LEVELS), in namespaces of their
-// own; the best one that the processor (and the system's register saving, which the compiler's builtin asks too)
-// supports is chosen once, or the one that MHC_OPS_ISA names.
+// The kernels are compiled once for each level that the compiler's target has (MHC_LEVELS), in
+// namespaces of their own; the best one that the processor (and the system's register saving, which
+// the compiler's builtin asks too) supports is chosen once, or the one that MHC_OPS_ISA names.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,24 +18,26 @@ namespace mhc {
 struct Kernels {
     const char *name;
     bool (*supported)();
-    int (*pre_forward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &, const mhc_pre_forward_in &,
-                       const mhc_pre_forward_out &, int);
-    int (*pre_backward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &, const mhc_pre_backward_in &,
-                        const mhc_pre_backward_out &, int);
+    int (*pre_forward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
+                       const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);
+    int (*pre_backward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
+                        const mhc_pre_backward_in &, const mhc_pre_backward_out &, int);
     double (*probe_fma)(int);
     double (*probe_read)(int64_t, int);
 };
 
-#define MHC_DECLARE(level)                                                                                        \
-    namespace level {                                                                                             \
-    int pre_forward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &, const mhc_pre_forward_in &,         \
-                    const mhc_pre_forward_out &, int);                                                            \
-    int pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &, const mhc_pre_backward_in &,       \
-                     const mhc_pre_backward_out &, int);                                                          \
-    double probe_fma(int);                                                                                        \
-    double probe_read(int64_t, int);                                                                              \
+#define MHC_DECLARE(level)                                                            \
+    namespace level {                                                                 \
+    int pre_forward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,        \
+                    const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);    \
+    int pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,       \
+                     const mhc_pre_backward_in &, const mhc_pre_backward_out &, int); \
+    double probe_fma(int);                                                            \
+    double probe_read(int64_t, int);                                                  \
     }
-#define MHC_KERNELS(level, supported) {#level, supported, level::pre_forward, level::pre_backward, level::probe_fma, level::probe_read}
+#define MHC_KERNELS(level, supported)                                             \
+    {#level,           supported,        level::pre_forward, level::pre_backward, \
+     level::probe_fma, level::probe_read}
 
 MHC_DECLARE(baseline)
 #if defined(MHC_X86_LEVELS)
@@ -47,11 +49,15 @@ static const Kernels levels[] = {
 #if defined(MHC_X86_LEVELS)
     MHC_KERNELS(avx512,
                 [] {
-                    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    return __builtin_cpu_supports("avx512f") &&
+                           __builtin_cpu_supports("avx512bw") &&
                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
                 }),
     MHC_KERNELS(avx2,
-                [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }),
+                [] {
+                    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                           __builtin_cpu_supports("f16c");
+                }),
 #endif
     MHC_KERNELS(baseline, [] { return true; }),
 };
@@ -69,7 +75,8 @@ static const Kernels *kernels() {
 }
 
 static bool fits(const mhc_pre_sizes *s, mhc_dtype dtype) {
-    return s && s->outer >= 0 && s->inner >= 0 && s->streams >= 1 && s->dim >= 1 && s->rows >= 2 * s->streams &&
+    return s && s->outer >= 0 && s->inner >= 0 && s->streams >= 1 && s->dim >= 1 &&
+           s->rows >= 2 * s->streams &&
            (dtype == MHC_FLOAT32 || dtype == MHC_FLOAT16 || dtype == MHC_BFLOAT16);
 }
 
@@ -90,10 +97,12 @@ int mhc_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_n
 
 int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_numbers *numbers,
                      const mhc_pre_backward_in *in, const mhc_pre_backward_out *out, int threads) {
-    if (!fits(sizes, dtype) || !numbers || !in || !out || !in->phi || !in->alpha) return MHC_BAD_ARGUMENT;
-    const bool empty = sizes->outer * sizes->inner == 0, residual = sizes->rows > 2 * sizes->streams;
-    if (!empty && (!in->x.data || !in->grad_h_in.data || !in->grad_h_post || !in->inv_rms || !in->h_mix ||
-                   !in->h_pre || !in->h_post || (residual && !in->grad_h_res)))
+    if (!fits(sizes, dtype) || !numbers || !in || !out || !in->phi || !in->alpha)
+        return MHC_BAD_ARGUMENT;
+    const bool empty = sizes->outer * sizes->inner == 0,
+               residual = sizes->rows > 2 * sizes->streams;
+    if (!empty && (!in->x.data || !in->grad_h_in.data || !in->grad_h_post || !in->inv_rms ||
+                   !in->h_mix || !in->h_pre || !in->h_post || (residual && !in->grad_h_res)))
         return MHC_BAD_ARGUMENT;
     if (out->grad_gamma && !in->gamma) return MHC_BAD_ARGUMENT;
     if (!kernels()) return MHC_NO_SUCH_ISA;
@@ -107,14 +116,19 @@ int mhc_ops_max_threads(int threads) { return max_threads(threads); }
 
 void mhc_ops_advise_fresh(void *data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const uintptr_t page = 4096, begin = ((uintptr_t)data + page - 1) & ~(page - 1), end = ((uintptr_t)data + (uintptr_t)bytes) & ~(page - 1);
-    if (end > begin && bytes >= (4 << 20)) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    const uintptr_t page = 4096, begin = ((uintptr_t)data + page - 1) & ~(page - 1),
+                    end = ((uintptr_t)data + (uintptr_t)bytes) & ~(page - 1);
+    if (end > begin && bytes >= (2 << 20)) madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 #else
     (void)data, (void)bytes;
 #endif
 }
 
-double mhc_ops_probe_fma(int threads) { return kernels() ? kernels()->probe_fma(max_threads(threads)) : 0; }
-double mhc_ops_probe_read(int64_t bytes, int threads) { return kernels() ? kernels()->probe_read(bytes, max_threads(threads)) : 0; }
+double mhc_ops_probe_fma(int threads) {
+    return kernels() ? kernels()->probe_fma(max_threads(threads)) : 0;
+}
+double mhc_ops_probe_read(int64_t bytes, int threads) {
+    return kernels() ? kernels()->probe_read(bytes, max_threads(threads)) : 0;
+}
 
 }  // extern "C"

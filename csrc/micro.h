@@ -1,12 +1,14 @@
-// The microkernels: float32 tiles in, float32 tiles or rounded rows out.
+// The microkernels.
 //
-//   outer_sum   G[f, d] += sum_t g[t, f] x[t, d]        over at most 32 tokens, summed from zero first
-//   mix_rows    y[t, d]  = base[t, d] + sum_f g[t, f] P[f, d]
-//   dot_rows    S[t, f]  = sum_k x[t, k] P[f, k]         over at most 1024 columns
+//   outer_sum    G[f, d] += sum_t g[t, f] x[t, d]         at most 32 tokens, from zero first
+//   mix_rows     y[t, d]  = base[t, d] + sum_f g[t, f] P[f, d]
+//   dot_rows     S[t, f]  = sum_k x[t, k] P[f, k]         at most 1024 columns
+//   dot_streams  s[n]     = sum_d g[d] x[n, d]            the rows of one token
 //
-// A tile is TILE = 32 columns wide. Each kernel keeps a block of accumulators in registers (24 of 32 for
-// outer_sum and dot_rows, 16 for mix_rows; 12 and 8 where there are 16 registers) and reads its other operands
-// from L1, so that loads stay well below one for an FMA. The order of every sum is fixed here.
+// A tile is TILE = 32 columns wide. Each kernel keeps a block of accumulators in registers (24 of
+// 32 for outer_sum and dot_rows, 16 for mix_rows; 12 and 8 where there are 16 registers) and reads
+// its other operands from L1, so that loads stay well below one for an FMA. The order of every sum
+// is fixed here.
 #pragma once
 
 #include "simd.h"
@@ -15,8 +17,8 @@ namespace mhc {
 namespace MHC_ISA {
 
 constexpr int TILE = 32;
-constexpr int BLOCK = 32;   // tokens that outer_sum adds from zero: part of the order of summation
-constexpr int STRIP = 1024; // columns that dot_rows adds from zero: part of the order of summation
+constexpr int BLOCK = 32;    // tokens that outer_sum adds from zero: part of the order of summation
+constexpr int STRIP = 1024;  // columns that dot_rows adds from zero: part of the order of summation
 constexpr int STRIP_LD = STRIP + 16;  // rows a multiple of 4 KiB apart would share one set of L1
 constexpr int PASSES = TILE / PAIR;
 
@@ -25,18 +27,11 @@ constexpr int MIX_TOKENS = MANY_REGISTERS ? 8 : 4;
 constexpr int DOT_ROWS = 6;  // rows of f
 constexpr int DOT_TOKENS = MANY_REGISTERS ? 4 : 2;
 
-// Lines to fetch into L2 while a kernel computes: row i of `rows` at byte `offset`; rows may be NULL.
-struct Ahead {
-    const char *const *rows;
-    int64_t offset;
-};
-
 template <int ROWS>
-MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead ahead) {
+MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t ldg, float *G) {
     for (int p = 0; p < PASSES; p++) {
         vf sum[ROWS][2] = {};
         for (int t = 0; t < tokens; t++) {
-            if (p == 0 && ahead.rows) prefetch(ahead.rows[t] + ahead.offset);
             const Pair v = load2(x + t * TILE + p * PAIR);
             for (int r = 0; r < ROWS; r++) {
                 const vf s = splat(g[t * ldg + r]);
@@ -53,28 +48,26 @@ MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t 
 }
 
 template <int ROWS>
-inline void outer_rest(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead ahead) {
+inline void outer_rest(int rows, int tokens, const float *x, const float *g, int64_t ldg,
+                       float *G) {
     if (rows == ROWS)
-        outer_block<ROWS>(tokens, x, g, ldg, G, ahead);
+        outer_block<ROWS>(tokens, x, g, ldg, G);
     else if constexpr (ROWS > 1)
-        outer_rest<ROWS - 1>(rows, tokens, x, g, ldg, G, ahead);
+        outer_rest<ROWS - 1>(rows, tokens, x, g, ldg, G);
 }
 
 // x [tokens][TILE], g [tokens][ldg], G [rows][TILE].
-inline void outer_sum(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G, Ahead first,
-                      Ahead second) {
+inline void outer_sum(int rows, int tokens, const float *x, const float *g, int64_t ldg, float *G) {
     int f = 0;
-    for (; rows - f >= OUTER_ROWS; f += OUTER_ROWS) {
-        outer_block<OUTER_ROWS>(tokens, x, g + f, ldg, G + f * TILE, f ? second : first);
-        if (f) second.rows = nullptr;
-    }
-    if (rows > f)
-        outer_rest<OUTER_ROWS - 1>(rows - f, tokens, x, g + f, ldg, G + f * TILE, f ? second : first);
+    for (; rows - f >= OUTER_ROWS; f += OUTER_ROWS)
+        outer_block<OUTER_ROWS>(tokens, x, g + f, ldg, G + f * TILE);
+    if (rows > f) outer_rest<OUTER_ROWS - 1>(rows - f, tokens, x, g + f, ldg, G + f * TILE);
 }
 
 // base = h_pre * grad_h_in - c * x, plus grad_x_post where a row of it is given.
 template <class E, bool POST>
-MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const float *x, const char *post) {
+MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const float *x,
+                        const char *post) {
     const Pair g = load2(grad_h_in), v = load2(x);
     const vf h = splat(h_pre), minus = splat(-c);
     Pair y = {fma(h, g.a, minus * v.a), fma(h, g.b, minus * v.b)};
@@ -86,23 +79,27 @@ MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const floa
     return y;
 }
 
-// One group of MIX_TOKENS rows of one tile. g [MIX_TOKENS][ldg], P [rows][TILE], x and grad_h_in [MIX_TOKENS][TILE],
-// h_pre [MIX_TOKENS] with stride ldh; out and post are rows of E.
+// One group of MIX_TOKENS rows of one tile. g [MIX_TOKENS][ldg], P [rows][TILE], x and grad_h_in
+// [MIX_TOKENS][TILE], h_pre [MIX_TOKENS] with stride ldh; out and post are rows of E, the tile lies
+// at the byte offsets.
 struct MixGroup {
     int rows;
     int64_t ldg, ldh;
     const float *g, *P, *x, *grad_h_in, *h_pre, *c;
     const char *const *post;
     char *const *out;
+    int64_t post_offset, out_offset;
 };
 
-template <class E, bool POST, bool STREAM> inline void mix_rows(const MixGroup &m) {
+template <class E, bool POST, bool STREAM>
+__attribute__((noinline)) void mix_rows(const MixGroup &m) {
     for (int p = 0; p < PASSES; p++) {
         const int column = p * PAIR;
         Pair y[MIX_TOKENS];
         for (int t = 0; t < MIX_TOKENS; t++)
-            y[t] = base_of<E, POST>(m.h_pre[t * m.ldh], m.c[t], m.grad_h_in + t * TILE + column, m.x + t * TILE + column,
-                                    POST ? m.post[t] + column * E::SIZE : nullptr);
+            y[t] = base_of<E, POST>(m.h_pre[t * m.ldh], m.c[t], m.grad_h_in + t * TILE + column,
+                                    m.x + t * TILE + column,
+                                    POST ? m.post[t] + m.post_offset + column * E::SIZE : nullptr);
         const float *g = m.g, *row = m.P + column;
         for (int f = 0; f < m.rows; f++, row += TILE, g++) {
             const Pair v = load2(row);
@@ -113,19 +110,19 @@ template <class E, bool POST, bool STREAM> inline void mix_rows(const MixGroup &
             }
         }
         for (int t = 0; t < MIX_TOKENS; t++)
-            narrow<E, STREAM>(y[t], m.out[t] + column * E::SIZE);
+            narrow<E, STREAM>(y[t], m.out[t] + m.out_offset + column * E::SIZE);
     }
 }
 
-// S[t * lds + f] = sum over columns of x[t][k] P[f][k]; columns is a multiple of PAIR, rows of P lie ldp apart.
-// With gamma the factor is gamma[k] * P[f][k], rounded once, as in a packed copy. ahead: two rows of 32 lines.
+// S[t * lds + f] = sum over columns of x[t][k] P[f][k]; columns is a multiple of PAIR, rows of P
+// lie ldp apart. With gamma the factor is gamma[k] * P[f][k], rounded once, as in a packed copy.
+// ahead: lines to fetch into L2 meanwhile, one for 32 columns.
 template <int TOKENS, int ROWS, bool GAMMA>
-MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t ldp, const float *gamma, float *S,
-                          int64_t lds, Ahead ahead) {
+MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t ldp,
+                          const float *gamma, float *S, int64_t lds, const char *ahead) {
     vf sums[TOKENS][ROWS] = {};
     for (int k = 0; k < columns; k += LANES) {
-        if (TOKENS == DOT_TOKENS && ahead.rows && k % TILE == 0)
-            prefetch(ahead.rows[0] + ahead.offset + k / TILE * 64);
+        if (ahead && k % TILE == 0) prefetch(ahead + k / TILE * 64);
         vf v[TOKENS];
         for (int t = 0; t < TOKENS; t++) v[t] = load(x + t * STRIP_LD + k);
         for (int f = 0; f < ROWS; f++) {
@@ -139,22 +136,24 @@ MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t l
 }
 
 template <int ROWS, bool GAMMA>
-inline void dot_tokens(int tokens, int columns, const float *x, const float *P, int64_t ldp, const float *gamma,
-                       float *S, int64_t lds, Ahead ahead) {
+inline void dot_tokens(int tokens, int columns, const float *x, const float *P, int64_t ldp,
+                       const float *gamma, float *S, int64_t lds, const char *const *ahead) {
     int t = 0;
     for (; tokens - t >= DOT_TOKENS; t += DOT_TOKENS) {
-        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, ahead);
-        if (ahead.rows) ahead.rows++;
+        const char *line = ahead ? ahead[t / DOT_TOKENS] : nullptr;
+        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds,
+                                           lds, line);
     }
     for (; t < tokens; t++)
-        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds, {});
+        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds,
+                                  nullptr);
 }
 
 template <int ROWS, bool GAMMA>
 inline void dot_rest(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
                      const float *gamma, float *S, int64_t lds) {
     if (rows == ROWS)
-        dot_tokens<ROWS, GAMMA>(tokens, columns, x, P, ldp, gamma, S, lds, {});
+        dot_tokens<ROWS, GAMMA>(tokens, columns, x, P, ldp, gamma, S, lds, nullptr);
     else if constexpr (ROWS > 1)
         dot_rest<ROWS - 1, GAMMA>(rows, tokens, columns, x, P, ldp, gamma, S, lds);
 }
@@ -166,11 +165,44 @@ inline void dot_rows(int rows, int tokens, int columns, const float *x, const fl
     int f = 0;
     for (; rows - f >= DOT_ROWS; f += DOT_ROWS) {
         const int group = f / DOT_ROWS;  // the first DOT_TOKENS groups fetch a row of x each
-        const Ahead ahead = {next && group < DOT_TOKENS ? next + group * (tokens / DOT_TOKENS) : nullptr, 0};
+        const char *const *ahead =
+            next && group < DOT_TOKENS ? next + group * (tokens / DOT_TOKENS) : nullptr;
         dot_tokens<DOT_ROWS, GAMMA>(tokens, columns, x, P + f * ldp, ldp, gamma, S + f, lds, ahead);
     }
     if (rows > f)
-        dot_rest<DOT_ROWS - 1, GAMMA>(rows - f, tokens, columns, x, P + f * ldp, ldp, gamma, S + f, lds);
+        dot_rest<DOT_ROWS - 1, GAMMA>(rows - f, tokens, columns, x, P + f * ldp, ldp, gamma, S + f,
+                                      lds);
+}
+
+// sums[n] = <g, x_n> for up to 4 streams, so that g is widened once; next: the same streams of the
+// next token.
+template <class E, int STREAMS>
+inline void dot_streams(int64_t D, const char *g, const char *x, const char *next,
+                        int64_t stream_step, float *sums) {
+    Pair acc[STREAMS] = {};
+    const auto add = [&](const char *g_at, auto &&x_at) __attribute__((always_inline)) {
+        for (int p = 0; p < PASSES; p++) {
+            const Pair u = widen<E>(g_at + p * PAIR * E::SIZE);
+            for (int n = 0; n < STREAMS; n++) {
+                const Pair v = widen<E>(x_at(n) + p * PAIR * E::SIZE);
+                acc[n].a = fma(u.a, v.a, acc[n].a);
+                acc[n].b = fma(u.b, v.b, acc[n].b);
+            }
+        }
+    };
+    int64_t d = 0;
+    for (; d + TILE <= D; d += TILE) {
+        for (int n = 0; n < STREAMS; n++) prefetch(next + n * stream_step + d * E::SIZE);
+        add(g + d * E::SIZE, [&](int n) { return x + n * stream_step + d * E::SIZE; });
+    }
+    if (d < D) {
+        char tail[STREAMS + 1][TILE * E::SIZE] = {};
+        memcpy(tail[STREAMS], g + d * E::SIZE, (size_t)(D - d) * E::SIZE);
+        for (int n = 0; n < STREAMS; n++)
+            memcpy(tail[n], x + n * stream_step + d * E::SIZE, (size_t)(D - d) * E::SIZE);
+        add(tail[STREAMS], [&](int n) { return tail[n]; });
+    }
+    for (int n = 0; n < STREAMS; n++) sums[n] = sum(acc[n].a + acc[n].b);
 }
 
 }  // namespace MHC_ISA

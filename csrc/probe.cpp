@@ -1,4 +1,5 @@
-// The machine's limits, for floors in benchmarks: FMA throughput and reading bandwidth of a team of threads.
+// The machine's limits, for floors in benchmarks: FMA throughput and reading bandwidth of a team of
+// threads.
 #include <stdlib.h>
 #include <time.h>
 
@@ -29,7 +30,8 @@ struct Probe {
 // Enough independent chains to cover the latency of an FMA on two pipes.
 void multiply(const Team &, Probe &p) {
     vf sums[12];
-    for (int j = 0; j < 12; j++) sums[j] = splat(p.factor * (float)j);  // equal chains would be merged
+    for (int j = 0; j < 12; j++)
+        sums[j] = splat(p.factor * (float)j);  // equal chains would be merged
     const vf factor = splat(p.factor), term = splat(p.factor);
     for (int64_t i = 0; i < p.repeats; i++)
         for (int j = 0; j < 12; j++) sums[j] = fma(sums[j], factor, term);
@@ -45,7 +47,8 @@ void read(const Team &team, Probe &p) {
     for (int j = 0; j < 8; j++) p.sink += sum(sums[j]);
 }
 
-template <void (*work)(const Team &, Probe &)> void timed(const Team &team, void *argument) {
+template <void (*work)(const Team &, Probe &)>
+void timed(const Team &team, void *argument) {
     Probe &p = *(Probe *)argument;
     if (p.data) memset(p.data + team.rank * p.bytes, 1, (size_t)p.bytes);
     for (int round = 0; round < ROUNDS; round++) {

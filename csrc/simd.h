@@ -1,9 +1,10 @@
-// Vectors of the instruction set this translation unit is compiled for, and the conversion of x's dtypes.
+// Vectors of the instruction set this translation unit is compiled for, and the conversion of x's
+// dtypes.
 //
-// Every kernel works on pairs of vectors (PAIR elements), for which this file has loads, stores with one
-// rounding to nearest even, and stores past the caches. Each unit has its own namespace (MHC_ISA), so that
-// the linker can never replace baseline code by AVX-512 code of the same name; no std template is used in
-// these units for the same reason.
+// Every kernel works on pairs of vectors (PAIR elements), for which this file has loads, stores
+// with one rounding to nearest even, and stores past the caches. Each unit has its own namespace
+// (MHC_ISA), so that the linker can never replace baseline code by AVX-512 code of the same name;
+// no std template is used in these units for the same reason.
 #pragma once
 
 #include <stdint.h>
@@ -91,7 +92,8 @@ MHC_INLINE vf hf32(vf v) {
 }
 MHC_INLINE float hf32(float s) { return hf32(splat(s))[0]; }
 
-// The one quiet NaN whose low bits are zero, so that rounding a float32 pattern can never carry out of it.
+// The one quiet NaN whose low bits are zero, so that rounding a float32 pattern can never carry out
+// of it.
 MHC_INLINE vf canonical(vf v) { return v == v ? v : splat(__builtin_nanf("")); }
 MHC_INLINE float canonical(float s) { return s == s ? s : __builtin_nanf(""); }
 
@@ -123,13 +125,16 @@ MHC_INLINE vu float_to_half(vf v) {
 }
 #endif
 
-template <class E> MHC_INLINE Pair widen(const char *p);
+template <class E>
+MHC_INLINE Pair widen(const char *p);
 
-template <> MHC_INLINE Pair widen<F32>(const char *p) {
+template <>
+MHC_INLINE Pair widen<F32>(const char *p) {
     return load2((const float *)p);
 }
 
-// Zero-extended 16-bit elements; GCC builds the conversion of a whole vector from halves if left to itself.
+// Zero-extended 16-bit elements; GCC builds the conversion of a whole vector from halves if left to
+// itself.
 MHC_INLINE vu extend(vh h) {
 #if defined(__AVX512F__)
     return (vu)_mm512_cvtepu16_epi32((__m256i)h);
@@ -140,12 +145,14 @@ MHC_INLINE vu extend(vh h) {
 #endif
 }
 
-template <> MHC_INLINE Pair widen<BF16>(const char *p) {
+template <>
+MHC_INLINE Pair widen<BF16>(const char *p) {
     const vh a = *(const vh_memory *)p, b = *(const vh_memory *)(p + 2 * LANES);
     return {(vf)(extend(a) << 16), (vf)(extend(b) << 16)};
 }
 
-template <> MHC_INLINE Pair widen<F16>(const char *p) {
+template <>
+MHC_INLINE Pair widen<F16>(const char *p) {
     const vh a = *(const vh_memory *)p, b = *(const vh_memory *)(p + 2 * LANES);
 #if defined(__AVX512F__)
     return {(vf)_mm512_cvtph_ps((__m256i)a), (vf)_mm512_cvtph_ps((__m256i)b)};
@@ -164,17 +171,19 @@ struct Packed {
 };
 
 MHC_INLINE Packed pack_bf16(Pair v) {
-    // Integer rounding: vcvtneps2bf16 flushes subnormals. NaN operands are canonical (see `canonical`; x-like
-    // tensors have zero low bits by nature), so a NaN stays one without a test.
+    // Integer rounding: vcvtneps2bf16 flushes subnormals. NaN operands are canonical (see
+    // `canonical`; x-like tensors have zero low bits by nature), so a NaN stays one without a test.
     vu a = (vu)v.a, b = (vu)v.b;
     a += 0x7FFFu + (a >> 16 & 1u);
     b += 0x7FFFu + (b >> 16 & 1u);
 #if defined(__AVX512F__)
-    static const uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-                                     33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    static const uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                     23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                     45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
     return {(vu)_mm512_permutex2var_epi16((__m512i)a, _mm512_loadu_si512(odd), (__m512i)b)};
 #elif defined(__AVX2__)
-    const __m256i high = _mm256_packs_epi32(_mm256_srai_epi32((__m256i)a, 16), _mm256_srai_epi32((__m256i)b, 16));
+    const __m256i high =
+        _mm256_packs_epi32(_mm256_srai_epi32((__m256i)a, 16), _mm256_srai_epi32((__m256i)b, 16));
     return {(vu)_mm256_permute4x64_epi64(high, 0xD8)};
 #elif defined(__aarch64__)
     return {(vu)vuzp2q_u16((uint16x8_t)a, (uint16x8_t)b)};
@@ -200,7 +209,8 @@ MHC_INLINE Packed pack_f16(Pair v) {
 #endif
 }
 
-template <bool STREAM> MHC_INLINE void put(char *p, vu v) {
+template <bool STREAM>
+MHC_INLINE void put(char *p, vu v) {
     if (STREAM) {
 #if defined(__AVX512F__)
         _mm512_stream_si512((__m512i *)p, (__m512i)v);
@@ -217,20 +227,35 @@ template <bool STREAM> MHC_INLINE void put(char *p, vu v) {
 }
 
 // Round a pair to E and store it; STREAM goes past the caches and needs p aligned to the vector.
-template <class E, bool STREAM> MHC_INLINE void narrow(Pair v, char *p);
+template <class E, bool STREAM>
+MHC_INLINE void narrow(Pair v, char *p);
 
-template <> MHC_INLINE void narrow<F32, false>(Pair v, char *p) {
+template <>
+MHC_INLINE void narrow<F32, false>(Pair v, char *p) {
     put<false>(p, (vu)v.a);
     put<false>(p + 4 * LANES, (vu)v.b);
 }
-template <> MHC_INLINE void narrow<F32, true>(Pair v, char *p) {
+template <>
+MHC_INLINE void narrow<F32, true>(Pair v, char *p) {
     put<true>(p, (vu)v.a);
     put<true>(p + 4 * LANES, (vu)v.b);
 }
-template <> MHC_INLINE void narrow<F16, false>(Pair v, char *p) { put<false>(p, pack_f16(v).bits); }
-template <> MHC_INLINE void narrow<F16, true>(Pair v, char *p) { put<true>(p, pack_f16(v).bits); }
-template <> MHC_INLINE void narrow<BF16, false>(Pair v, char *p) { put<false>(p, pack_bf16(v).bits); }
-template <> MHC_INLINE void narrow<BF16, true>(Pair v, char *p) { put<true>(p, pack_bf16(v).bits); }
+template <>
+MHC_INLINE void narrow<F16, false>(Pair v, char *p) {
+    put<false>(p, pack_f16(v).bits);
+}
+template <>
+MHC_INLINE void narrow<F16, true>(Pair v, char *p) {
+    put<true>(p, pack_f16(v).bits);
+}
+template <>
+MHC_INLINE void narrow<BF16, false>(Pair v, char *p) {
+    put<false>(p, pack_bf16(v).bits);
+}
+template <>
+MHC_INLINE void narrow<BF16, true>(Pair v, char *p) {
+    put<true>(p, pack_bf16(v).bits);
+}
 
 // Streaming stores become visible to other threads here.
 MHC_INLINE void fence_streams() {

@@ -1,6 +1,9 @@
 #include "team.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+
+#include "../include/mhc_ops/mhc_ops.h"
 
 #include <atomic>
 
@@ -18,12 +21,35 @@ namespace mhc {
 
 static std::atomic<bool> forked_child{false};
 
-// A thread pool does not survive fork: the child computes on its own thread instead of waiting for ever.
+// A thread pool does not survive fork: the child computes on its own thread instead of waiting for
+// ever.
 __attribute__((constructor)) static void watch_forks() {
     pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
 }
 
 int max_threads(int wanted) { return forked_child || wanted < 1 ? 1 : wanted; }
+
+struct Kept {
+    void *data = nullptr;
+    size_t size = 0;
+    ~Kept() { free(data); }
+};
+
+void *workspace(size_t bytes) {
+    static thread_local Kept kept;
+    if (kept.size < bytes) {
+        const size_t huge_page = 2 << 20;
+        free(kept.data);
+        kept = Kept();
+        if (posix_memalign(&kept.data, bytes < huge_page ? 64 : huge_page, bytes) != 0) {
+            kept.data = nullptr;
+            return nullptr;
+        }
+        kept.size = bytes;
+        mhc_ops_advise_fresh(kept.data, (int64_t)bytes);
+    }
+    return kept.data;
+}
 
 #if defined(MHC_STD_THREAD)
 

@@ -1,24 +1,26 @@
 // MhcPreBackward.
 //
 // Tokens go in superblocks of 256. For each one:
-//   phase A, parallel over groups of 8 tokens: dh_pre = <grad_h_in, x>, from it the projection's gradient
-//     g [t, F] (inv_rms times alpha times the gates' gradients), the RMS coefficient c [t], and a group's sums for
-//     bias and alpha; kept in a small buffer, one of two, so that one barrier a superblock is enough;
-//   phase B, parallel over strips of D (all streams of a strip, so that grad_h_in is read once): for 32 tokens and
-//     one tile of 32 columns, x becomes a float32 tile in L1 and serves both products:
-//       G[f, d]  += sum_t g[t, f] x[t, d]                                  outer_sum
-//       grad_x    = h_pre grad_h_in - c x + post + sum_f g[t, f] P[f, d]   mix_rows
-//     while outer_sum fetches the next tile's rows of x and grad_x_post: a tile's rows lie a token apart, which no
-//     hardware prefetcher follows, and with a stride of 4 KiB they fall into one set of L1, hence the float copy.
-// With P = phi * gamma, gamma costs nothing a token: a superblock adds gamma * G to grad_phi and sum_f phi * G to
-// grad_gamma.
+//   phase A, parallel over groups of 8 tokens:
+//     dh_pre = <grad_h_in, x>; from it g [t, F], the projection's gradient (inv_rms times alpha
+//     times the gates' gradients), the RMS coefficient c [t], and the group's sums for bias and
+//     alpha. They lie in one of two small buffers, so that one barrier a superblock is enough.
+//   phase B, parallel over strips of D (all streams of a strip: grad_h_in is read once):
+//     for 32 tokens and one tile of 32 columns, x becomes a float32 tile in L1 and serves both
+//       G[f, d] += sum_t g[t, f] x[t, d]                                  outer_sum
+//       grad_x   = h_pre grad_h_in - c x + post + sum_f g[t, f] P[f, d]   mix_rows
+//     Before, the next tile's rows are fetched into L2: they lie a token apart, which no hardware
+//     prefetcher follows, and a multiple of 4 KiB apart they share one set of L1.
+// With P = phi * gamma, gamma costs nothing a token: a superblock adds gamma * G to grad_phi and
+// sum_f phi * G to grad_gamma.
 //
-// P and a strip's G are [tile][stream][F][32] and stay in L2 for the strip; x is read from memory in phase A and
-// from L3 in phase B. A strip owns its columns of G, so nothing is summed across threads; strips and threads may
-// be any number, the order of each sum is that of 32-token blocks within 256-token superblocks.
+// P and a strip's G are [tile][stream][F][32] and stay in L2 for the strip; x is read from memory
+// in phase A and from L3 in phase B. A strip owns its columns of G, so nothing is summed across
+// threads. Strips and threads may be any number: the order of each sum is that of 32-token blocks
+// from zero within 256-token superblocks.
 //
-// hf32 rounds g and phi for mix_rows and g and gamma * x for outer_sum; then gamma is applied to u = g phi
-// afterwards and grad_gamma = sum_t x u is summed beside G, as row F of a tile.
+// hf32 rounds g and phi for mix_rows, g and gamma * x for outer_sum. Then gamma is applied to
+// u = g phi afterwards, and grad_gamma = sum_t x u is summed beside G, as row F of a tile.
 #include <math.h>
 
 #include "pre.h"
@@ -28,7 +30,7 @@ namespace MHC_ISA {
 
 namespace {
 
-constexpr int GROUP = 8;                  // tokens of phase A that one thread takes: part of the order of summation
+constexpr int GROUP = 8;  // tokens of phase A that one thread takes: part of the order of summation
 constexpr int64_t STRIP_BYTES = 512 << 10;  // of P and G in a strip: half of a 1 MiB L2
 
 // What phase B needs of a superblock's tokens.
@@ -48,59 +50,38 @@ struct Call {
     bool hf32, want_G, want_u, gamma_row;
     bool stream;  // grad_x is aligned and large
 
-    float *P;              // [tiles][N][F][TILE]
+    float *P;  // [tiles][N][F][TILE]
     Tokens tokens[2];
-    float *group_sums;     // [groups of T][2][F]: bias, then a * h_mix * inv_rms
-    float *strip_G;        // [threads][strip_tiles][N][tile_rows][TILE]
+    float *group_sums;                 // [groups of T][2][F]: bias, then a * h_mix * inv_rms
+    float *strip_G;                    // [threads][strip_tiles][N][tile_rows][TILE]
     int64_t *next_group, *next_strip;  // [superblocks] each
 
     int64_t tile_rows() const { return s.rows + gamma_row; }
-    int tokens_of(int64_t superblock) const { return (int)least(SUPERBLOCK, T - superblock * SUPERBLOCK); }
+    int tokens_of(int64_t superblock) const {
+        return (int)least(SUPERBLOCK, T - superblock * SUPERBLOCK);
+    }
 };
 
-// sums[n] = <g, x_n> for up to 4 streams, so that g is widened once; next: the same streams of the next token.
-template <class E, int STREAMS>
-void dot_streams(int64_t D, const char *g, const char *x, const char *next, int64_t stream_step, float *sums) {
-    Pair acc[STREAMS] = {};
-    const auto add = [&](const char *g_at, auto &&x_at) __attribute__((always_inline)) {
-        for (int p = 0; p < PASSES; p++) {
-            const Pair u = widen<E>(g_at + p * PAIR * E::SIZE);
-            for (int n = 0; n < STREAMS; n++) {
-                const Pair v = widen<E>(x_at(n) + p * PAIR * E::SIZE);
-                acc[n].a = fma(u.a, v.a, acc[n].a);
-                acc[n].b = fma(u.b, v.b, acc[n].b);
-            }
-        }
-    };
-    int64_t d = 0;
-    for (; d + TILE <= D; d += TILE) {
-        for (int n = 0; n < STREAMS; n++) prefetch(next + n * stream_step + d * E::SIZE);
-        add(g + d * E::SIZE, [&](int n) { return x + n * stream_step + d * E::SIZE; });
-    }
-    if (d < D) {
-        char tail[STREAMS + 1][TILE * E::SIZE] = {};
-        memcpy(tail[STREAMS], g + d * E::SIZE, (size_t)(D - d) * E::SIZE);
-        for (int n = 0; n < STREAMS; n++) memcpy(tail[n], x + n * stream_step + d * E::SIZE, (size_t)(D - d) * E::SIZE);
-        add(tail[STREAMS], [&](int n) { return tail[n]; });
-    }
-    for (int n = 0; n < STREAMS; n++) sums[n] = sum(acc[n].a + acc[n].b);
-}
-
-template <class E> void grad_h_pre(const Call &c, const char *g, const char *x, const char *next, float *sums) {
+template <class E>
+void grad_h_pre(const Call &c, const char *g, const char *x, const char *next, float *sums) {
     const int64_t N = c.s.streams, D = c.s.dim, step = c.x.stream_step;
     int64_t n = 0;
-    for (; n + 4 <= N; n += 4) dot_streams<E, 4>(D, g, x + n * step, next + n * step, step, sums + n);
-    for (; n + 2 <= N; n += 2) dot_streams<E, 2>(D, g, x + n * step, next + n * step, step, sums + n);
+    for (; n + 4 <= N; n += 4)
+        dot_streams<E, 4>(D, g, x + n * step, next + n * step, step, sums + n);
+    for (; n + 2 <= N; n += 2)
+        dot_streams<E, 2>(D, g, x + n * step, next + n * step, step, sums + n);
     if (n < N) dot_streams<E, 1>(D, g, x + n * step, next + n * step, step, sums + n);
 }
 
-template <class E> void phase_a(const Call &c, int64_t superblock, int group) {
+template <class E>
+void phase_a(const Call &c, int64_t superblock, int group) {
     const int64_t N = c.s.streams, F = c.s.rows, R = F - 2 * N;
     const float hc_eps = (float)c.numbers.hc_eps, post_eps = (float)c.numbers.post_eps;
     const float post_scale = (float)c.numbers.post_scale, elements = (float)(N * c.s.dim);
     const Tokens &to = c.tokens[superblock % 2];
     const int first = group * GROUP, last = (int)least(first + GROUP, c.tokens_of(superblock));
-    float *bias = c.group_sums + (superblock * (SUPERBLOCK / GROUP) + group) * 2 * F, *alpha = bias + F;
+    float *bias = c.group_sums + (superblock * (SUPERBLOCK / GROUP) + group) * 2 * F,
+          *alpha = bias + F;
     memset(bias, 0, (size_t)(2 * F) * sizeof(float));
     for (int i = first; i < last; i++) {
         const int64_t t = superblock * SUPERBLOCK + i;
@@ -135,7 +116,8 @@ template <class E> void phase_a(const Call &c, int64_t superblock, int group) {
         columns(N, 2 * N, c.in.alpha[1]);
         if (R > 0) columns(2 * N, F, c.in.alpha[2]);
 
-        // In this order neither a large x nor the huge inv_rms of an all-zero row overflows on the way.
+        // In this order neither a large x nor the huge inv_rms of an all-zero row overflows on the
+        // way.
         rms = rms * inv / elements;
         if (c.numbers.norm_eps_outside) {
             const float root = 1 / inv - (float)c.numbers.norm_eps;
@@ -158,28 +140,28 @@ struct Block {
     alignas(64) char post_tail[BLOCK * TILE * 4], out_tail[BLOCK * TILE * 4];
 };
 
-// Where a tile lies: element `at` of a parameter's row, byte offsets in rows of x, grad_x_post, grad_x.
+// Where a tile lies: element `at` of a parameter's row, byte offsets in rows of x, grad_x_post,
+// grad_x.
 struct Place {
     int64_t at, x, post, grad_x;
     int columns;
 };
 
-template <class E> Place place(const Call &c, int64_t tile, int64_t n) {
+template <class E>
+Place place(const Call &c, int64_t tile, int64_t n) {
     const int64_t d = tile * TILE, at = n * c.s.dim + d;
-    return {at, n * c.x.stream_step + d * E::SIZE, n * c.post.stream_step + d * E::SIZE, at * E::SIZE,
-            tile_columns(c.s.dim, tile)};
+    return {at, n * c.x.stream_step + d * E::SIZE, n * c.post.stream_step + d * E::SIZE,
+            at * E::SIZE, tile_columns(c.s.dim, tile)};
 }
 
-template <class E> void load_tile(float *to, const char *const *rows, int64_t offset, int count, int columns) {
+template <class E>
+void load_tile(float *to, const char *const *rows, int64_t offset, int count, int columns) {
     for (int t = 0; t < count; t++) load_row<E>(to + t * TILE, rows[t] + offset, columns);
 }
 
-// What outer_sum does on the side when it runs.
-void fetch(const Block &b, const Place &next, bool post) {
-    for (int t = 0; t < b.count; t++) {
-        prefetch(b.x[t] + next.x);
-        if (post) prefetch(b.post[t] + next.post);
-    }
+// Rows that the next tile needs: they lie a token apart, which no hardware prefetcher follows.
+void fetch(const char *const *rows, int count, int64_t offset) {
+    for (int t = 0; t < count; t++) prefetch(rows[t] + offset);
 }
 
 // hf32: the second operand of outer_sum is gamma * x, rounded.
@@ -194,13 +176,14 @@ void round_tile(const Call &c, Block &b, const Place &at) {
 
 // hf32: u = g phi alone, then grad_x = base + gamma * u and the sum of x * u over the block.
 template <class E, bool POST>
-void finish_hf32(const Call &c, Block &b, const float *P, const Place &at, const char *const *post, char *const *out,
-                 float *gamma_row) {
+void finish_hf32(const Call &c, Block &b, const float *P, const Place &at, const char *const *post,
+                 char *const *out, float *gamma_row) {
     static const float zeros[MIX_TOKENS * TILE] = {};
     for (int t = 0; t < b.count; t += MIX_TOKENS) {
         char *u[MIX_TOKENS];
         for (int i = 0; i < MIX_TOKENS; i++) u[i] = (char *)(b.u_tile + (t + i) * TILE);
-        mix_rows<F32, false, false>({(int)c.s.rows, c.s.rows, 0, b.g + t * c.s.rows, P, zeros, zeros, zeros, zeros, post, u});
+        mix_rows<F32, false, false>({(int)c.s.rows, c.s.rows, 0, b.g + t * c.s.rows, P, zeros,
+                                     zeros, zeros, zeros, nullptr, u, 0, 0});
     }
     float scale[TILE] = {};
     if (c.in.gamma) load_row<F32>(scale, (const char *)(c.in.gamma + at.at), at.columns);
@@ -227,30 +210,43 @@ void finish_hf32(const Call &c, Block &b, const float *P, const Place &at, const
 
 template <class E, bool POST>
 void mix_tile(const Call &c, Block &b, const float *P, const Place &at, float *gamma_row) {
-    const bool tail = at.columns < TILE;
-    const size_t tail_bytes = (size_t)at.columns * E::SIZE;
-    const char *post[BLOCK];
-    char *out[BLOCK];
-    for (int t = 0; t < BLOCK; t++) {
-        const bool direct = !tail && t < b.count;
-        post[t] = direct && POST ? b.post[t] + at.post : b.post_tail + t * TILE * E::SIZE;
-        out[t] = direct && c.out.grad_x ? b.grad_x[t] + at.grad_x : b.out_tail + t * TILE * E::SIZE;
-        if (POST && tail && t < b.count) memcpy(b.post_tail + t * TILE * E::SIZE, b.post[t] + at.post, tail_bytes);
+    // A tile with fewer tokens or columns goes through buffers of the full size.
+    const bool whole = at.columns == TILE && b.count == BLOCK && !c.hf32;
+    const size_t bytes = (size_t)at.columns * E::SIZE;
+    const char *post_rows[BLOCK];
+    char *out_rows[BLOCK];
+    for (int t = 0; t < BLOCK && !whole; t++) {
+        post_rows[t] = b.post_tail + t * TILE * E::SIZE;
+        out_rows[t] = b.out_tail + t * TILE * E::SIZE;
+        if (POST && t < b.count)
+            memcpy(b.post_tail + t * TILE * E::SIZE, b.post[t] + at.post, bytes);
     }
-    if (c.hf32) {
+    const char *const *post = whole ? b.post : post_rows;
+    char *const *out = whole ? b.grad_x : out_rows;
+    if (c.hf32)
         finish_hf32<E, POST>(c, b, P, at, post, out, gamma_row);
-    } else {
+    else
         for (int t = 0; t < b.count; t += MIX_TOKENS) {
-            const MixGroup m = {(int)c.s.rows, c.s.rows, c.s.streams, b.g + t * c.s.rows, P, b.x_tile + t * TILE,
-                                b.g_tile + t * TILE, b.h_pre + t * c.s.streams, b.c + t, post + t, out + t};
-            if (c.stream && !tail && t + MIX_TOKENS <= b.count)
+            const MixGroup m = {(int)c.s.rows,
+                                c.s.rows,
+                                c.s.streams,
+                                b.g + t * c.s.rows,
+                                P,
+                                b.x_tile + t * TILE,
+                                b.g_tile + t * TILE,
+                                b.h_pre + t * c.s.streams,
+                                b.c + t,
+                                post + t,
+                                out + t,
+                                whole ? at.post : 0,
+                                whole ? at.grad_x : 0};
+            if (whole && c.stream)
                 mix_rows<E, POST, true>(m);
             else
                 mix_rows<E, POST, false>(m);
         }
-    }
-    if (tail && c.out.grad_x)
-        for (int t = 0; t < b.count; t++) memcpy(b.grad_x[t] + at.grad_x, out[t], tail_bytes);
+    if (!whole && c.out.grad_x)
+        for (int t = 0; t < b.count; t++) memcpy(b.grad_x[t] + at.grad_x, out[t], bytes);
 }
 
 void add_row(float *to, const float *row, int columns, bool first) {
@@ -277,15 +273,18 @@ void close_tile(const Call &c, const float *G, const Place &at, bool first) {
         add_row(c.out.grad_phi + f * width + at.at, row, at.columns, first);
     }
     if (c.out.grad_gamma)
-        add_row(c.out.grad_gamma + at.at, c.gamma_row ? G + F * TILE : grad_gamma, at.columns, first);
+        add_row(c.out.grad_gamma + at.at, c.gamma_row ? G + F * TILE : grad_gamma, at.columns,
+                first);
 }
 
-template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
+template <class E, bool POST>
+void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
     const int64_t N = c.s.streams, F = c.s.rows, rows = c.tile_rows();
     const int64_t begin = strip * c.strip_tiles, end = least(begin + c.strip_tiles, c.tiles);
     const int tokens = c.tokens_of(superblock);
     const Tokens &from = c.tokens[superblock % 2];
-    if (c.want_G || c.gamma_row) memset(sums, 0, (size_t)((end - begin) * N * rows * TILE) * sizeof(float));
+    if (c.want_G || c.gamma_row)
+        memset(sums, 0, (size_t)((end - begin) * N * rows * TILE) * sizeof(float));
     Block b = {};
     for (int first = 0; first < tokens; first += BLOCK) {
         const int64_t t = superblock * SUPERBLOCK + first;
@@ -295,36 +294,43 @@ template <class E, bool POST> void phase_b(const Call &c, int64_t superblock, in
         c.x.fill(b.x, t, b.count);
         c.grad_h_in.fill(b.grad_h_in, t, b.count);
         if (POST) c.post.fill(b.post, t, b.count);
-        for (int i = 0; i < b.count; i++) b.grad_x[i] = (char *)c.out.grad_x + (t + i) * N * c.s.dim * E::SIZE;
+        for (int i = 0; i < b.count; i++)
+            b.grad_x[i] = (char *)c.out.grad_x + (t + i) * N * c.s.dim * E::SIZE;
         for (int64_t tile = begin; tile < end; tile++) {
             if (c.out.grad_x)
-                load_tile<E>(b.g_tile, b.grad_h_in, tile * TILE * E::SIZE, b.count, tile_columns(c.s.dim, tile));
+                load_tile<E>(b.g_tile, b.grad_h_in, tile * TILE * E::SIZE, b.count,
+                             tile_columns(c.s.dim, tile));
             for (int64_t n = 0; n < N; n++) {
                 const Place at = place<E>(c, tile, n);
-                const Place next = n + 1 < N ? place<E>(c, tile, n + 1) : place<E>(c, tile + 1 < end ? tile + 1 : begin, 0);
+                const bool turn = n + 1 == N;
+                const Place next = place<E>(c, turn ? tile + 1 : tile, turn ? 0 : n + 1);
                 float *tile_sums = sums + ((tile - begin) * N + n) * rows * TILE;
                 b.h_pre = from.h_pre + first * N + n;
                 load_tile<E>(b.x_tile, b.x, at.x, b.count, at.columns);
                 if (c.hf32) round_tile(c, b, at);
+                if (!turn || tile + 1 < end) {
+                    fetch(b.x, b.count, next.x);
+                    if (POST) fetch(b.post, b.count, next.post);
+                    if (turn) fetch(b.grad_h_in, b.count, (tile + 1) * TILE * E::SIZE);
+                }
                 if (c.want_G)
-                    outer_sum((int)F, b.count, c.hf32 ? b.scaled : b.x_tile, b.g, F, tile_sums, {b.x, next.x},
-                              {POST ? b.post : nullptr, next.post});
-                else
-                    fetch(b, next, POST);
+                    outer_sum((int)F, b.count, c.hf32 ? b.scaled : b.x_tile, b.g, F, tile_sums);
                 if (c.want_u)
-                    mix_tile<E, POST>(c, b, c.P + (tile * N + n) * F * TILE, at, c.gamma_row ? tile_sums + F * TILE : nullptr);
+                    mix_tile<E, POST>(c, b, c.P + (tile * N + n) * F * TILE, at,
+                                      c.gamma_row ? tile_sums + F * TILE : nullptr);
             }
         }
     }
     if (c.stream) fence_streams();
     if (c.want_G || c.gamma_row)
-        for (int64_t tile = begin; tile < end; tile++)
-            for (int64_t n = 0; n < N; n++)
+        for (int64_t n = 0; n < N; n++)
+            for (int64_t tile = begin; tile < end; tile++)
                 close_tile(c, sums + ((tile - begin) * N + n) * rows * TILE, place<E>(c, tile, n),
                            superblock == 0 && !c.out.accumulate);
 }
 
-// grad_bias and grad_alpha: groups within a superblock from zero, superblocks in ascending order. part: [2][F].
+// grad_bias and grad_alpha: groups within a superblock from zero, superblocks in ascending order.
+// part: [2][F].
 void reduce_groups(const Call &c, float *part) {
     const int64_t N = c.s.streams, F = c.s.rows, ends[3] = {N, 2 * N, F};
     for (int64_t superblock = 0; superblock < c.superblocks; superblock++) {
@@ -342,16 +348,19 @@ void reduce_groups(const Call &c, float *part) {
     }
 }
 
-template <class E, bool POST> void run(const Team &team, void *argument) {
+template <class E, bool POST>
+void run(const Team &team, void *argument) {
     const Call &c = *(const Call *)argument;
     const int64_t N = c.s.streams, F = c.s.rows;
     if (c.want_u)
         for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
-            pack_phi(c.P + i * F * TILE, TILE, c.s, c.in.phi, c.hf32 ? nullptr : c.in.gamma, i % N, i / N, c.hf32);
+            pack_phi(c.P + i * F * TILE, TILE, c.s, c.in.phi, c.hf32 ? nullptr : c.in.gamma, i % N,
+                     i / N, c.hf32);
     float *sums = c.strip_G + team.rank * c.strip_tiles * N * c.tile_rows() * TILE;
     for (int64_t superblock = 0; superblock < c.superblocks; superblock++) {
         const int64_t groups = ceil_div(c.tokens_of(superblock), GROUP);
-        for (int64_t group; (group = take(c.next_group + superblock)) < groups;) phase_a<E>(c, superblock, (int)group);
+        for (int64_t group; (group = take(c.next_group + superblock)) < groups;)
+            phase_a<E>(c, superblock, (int)group);
         team.barrier();
         if (c.want_G || c.want_u)
             for (int64_t strip; (strip = take(c.next_strip + superblock)) < c.strips;)
@@ -359,7 +368,10 @@ template <class E, bool POST> void run(const Team &team, void *argument) {
     }
 }
 
-template <class E> void (*body_for(bool post))(const Team &, void *) { return post ? run<E, true> : run<E, false>; }
+template <class E>
+void (*body_for(bool post))(const Team &, void *) {
+    return post ? run<E, true> : run<E, false>;
+}
 
 }  // namespace
 
@@ -367,7 +379,12 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
                  const mhc_pre_backward_in &in, const mhc_pre_backward_out &out, int threads) {
     const int64_t N = s.streams, F = s.rows, T = s.outer * s.inner, width = N * s.dim;
     const int size = dtype == MHC_FLOAT32 ? 4 : 2;
-    Call c = {s, numbers, in, out, TokenRows(in.x, s.inner, size), TokenRows(in.grad_h_in, s.inner, size),
+    Call c = {s,
+              numbers,
+              in,
+              out,
+              TokenRows(in.x, s.inner, size),
+              TokenRows(in.grad_h_in, s.inner, size),
               TokenRows(in.grad_x_post, s.inner, size)};
     c.T = T;
     c.hf32 = numbers.hf32;
@@ -381,7 +398,8 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     c.strips = ceil_div(ceil_div(c.tiles, widest > 0 ? widest : 1), threads) * threads;
     c.strip_tiles = ceil_div(c.tiles, c.strips);
     c.strips = ceil_div(c.tiles, c.strip_tiles);
-    c.stream = (uintptr_t)out.grad_x % 64 == 0 && s.dim * size % 64 == 0 && T * width * size > CACHED_OUTPUT;
+    c.stream = (uintptr_t)out.grad_x % 64 == 0 && s.dim * size % 64 == 0 &&
+               T * width * size > CACHED_OUTPUT;
 
     Workspace w;
     const size_t P = w.reserve<float>(c.want_u ? c.tiles * N * F * TILE : 0);
@@ -395,18 +413,24 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     const size_t zero_until = w.size;
     const size_t part = w.reserve<float>(2 * F);
     const size_t group_sums = w.reserve<float>(ceil_div(T, GROUP) * 2 * F);
-    const size_t strip_G = w.reserve<float>(c.want_G || c.gamma_row ? threads * c.strip_tiles * N * c.tile_rows() * TILE : 0);
+    const size_t strip_G = w.reserve<float>(
+        c.want_G || c.gamma_row ? threads * c.strip_tiles * N * c.tile_rows() * TILE : 0);
     if (!w.allocate()) return MHC_NO_MEMORY;
     memset(w.data + g[0], 0, zero_until - g[0]);
 
     c.P = w.at<float>(P);
-    for (int i = 0; i < 2; i++) c.tokens[i] = {w.at<float>(g[i]), w.at<float>(h_pre[i]), w.at<float>(coefficient[i])};
+    for (int i = 0; i < 2; i++)
+        c.tokens[i] = {w.at<float>(g[i]), w.at<float>(h_pre[i]), w.at<float>(coefficient[i])};
     c.group_sums = w.at<float>(group_sums);
     c.strip_G = w.at<float>(strip_G);
     c.next_group = w.at<int64_t>(counters);
     c.next_strip = c.next_group + c.superblocks;
     const bool post = in.grad_x_post.data;
-    run_team(threads, dtype == MHC_FLOAT32 ? body_for<F32>(post) : dtype == MHC_FLOAT16 ? body_for<F16>(post) : body_for<BF16>(post), &c);
+    run_team(threads,
+             dtype == MHC_FLOAT32   ? body_for<F32>(post)
+             : dtype == MHC_FLOAT16 ? body_for<F16>(post)
+                                    : body_for<BF16>(post),
+             &c);
     reduce_groups(c, w.at<float>(part));
     return MHC_OK;
 }

@@ -1,16 +1,20 @@
 // MhcPre.
 //
-// Tokens go in chunks of 64, columns (all streams, one after the other, each padded to tiles of 32) in strips of 1024.
-//   project, of one chunk and one strip: x becomes float32 [64][1024] in L2, its squares are summed, and dot_rows
-//     multiplies it by the strip of phi (6 rows of 1024, 24 KiB, stay in L1 while the tokens pass) and fetches the
-//     next strip's x meanwhile. A strip gives one number for token and row; strips are added in ascending order.
-//   finish, of a few tokens: inv_rms, the gates, and h_in = sum_n h_pre x, for which x is read again, from L3.
-// Large work: a thread takes a chunk, walks its strips and finishes it. With fewer chunks than threads they take
-// (chunk, strip) pairs, so that one token uses every core and each core's L2 keeps its part of phi; after a
-// barrier they finish tokens. The sums are the same, hence the bits.
+// Tokens go in chunks of 64; columns (all streams, one after the other, each padded to tiles of 32)
+// in strips of 1024.
+//   project, of one chunk and one strip:
+//     x becomes float32 [64][1024] in L2 and its squares are summed; dot_rows multiplies it by the
+//     strip of phi (6 rows of 1024, 24 KiB, stay in L1 while the tokens pass) and fetches the next
+//     strip's x. A strip gives one number for token and row; strips are added in ascending order.
+//   finish, of a few tokens:
+//     inv_rms, the gates, and h_in = sum_n h_pre x, for which x is read again, from L3.
+// Large work: a thread takes a chunk, walks its strips and finishes it. With fewer chunks than
+// threads they take (chunk, strip) pairs, so that one token uses every core and each core's L2
+// keeps its part of phi; after a barrier they finish tokens. The sums are the same, hence the bits.
 //
-// phi * gamma is packed once as [strip][F][1024]; for few tokens that would double the work, so dot_rows multiplies on
-// the fly, rounding the product the same way. hf32 rounds gamma * x and phi instead.
+// phi * gamma is packed once as [strip][F][1024]. For few tokens that would double the work, so
+// dot_rows multiplies on the fly and rounds the product the same way. hf32 rounds gamma * x and
+// phi instead.
 #include <math.h>
 
 #include "pre.h"
@@ -34,15 +38,19 @@ struct Call {
     bool hf32, packed, by_strip, stream;
     float *P;        // [strips][F][STRIP_LD] when packed
     float *floats;   // [threads][CHUNK][STRIP_LD]
-    float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][CHUNK][F + 1]; row F sums squares
+    float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][CHUNK][F + 1]; row F
+                     // sums squares
     int64_t *next;   // two counters
 
-    int64_t tiles_of(int64_t strip) const { return least(STRIP_TILES, s.streams * tiles - strip * STRIP_TILES); }
+    int64_t tiles_of(int64_t strip) const {
+        return least(STRIP_TILES, s.streams * tiles - strip * STRIP_TILES);
+    }
 };
 
 // to[t][STRIP_LD] = x as float32 (hf32: gamma * x, rounded); squares[t * lds] = the sum of x^2.
 template <class E>
-void load_strip(const Call &c, int64_t strip, const char *const *rows, int count, float *to, float *squares, int64_t lds) {
+void load_strip(const Call &c, int64_t strip, const char *const *rows, int count, float *to,
+                float *squares, int64_t lds) {
     const int64_t tiles = c.tiles_of(strip);
     for (int t = 0; t < count; t++) {
         Pair total = {};
@@ -57,7 +65,9 @@ void load_strip(const Call &c, int64_t strip, const char *const *rows, int count
             }
             if (c.hf32) {
                 float gamma[TILE] = {};
-                if (c.in.gamma) load_row<F32>(gamma, (const char *)(c.in.gamma + n * c.s.dim + d * TILE), columns);
+                if (c.in.gamma)
+                    load_row<F32>(gamma, (const char *)(c.in.gamma + n * c.s.dim + d * TILE),
+                                  columns);
                 for (int j = 0; j < TILE; j += LANES) {
                     const vf v = load(tile + j);
                     store(tile + j, hf32(c.in.gamma ? v * load(gamma + j) : v));
@@ -71,30 +81,33 @@ void load_strip(const Call &c, int64_t strip, const char *const *rows, int count
 
 // partial[t][F + 1] of one strip; next: the rows where the following strip's x begins, or NULL.
 template <class E>
-void project(const Call &c, int64_t strip, const char *const *rows, int count, float *floats, float *partial,
-             const char *const *next) {
+void project(const Call &c, int64_t strip, const char *const *rows, int count, float *floats,
+             float *partial, const char *const *next) {
     const int64_t F = c.s.rows;
     const int columns = (int)c.tiles_of(strip) * TILE;
     load_strip<E>(c, strip, rows, count, floats, partial + F, F + 1);
     if (c.packed)
-        dot_rows<false>((int)F, count, columns, floats, c.P + strip * F * STRIP_LD, STRIP_LD, nullptr, partial, F + 1, next);
+        dot_rows<false>((int)F, count, columns, floats, c.P + strip * F * STRIP_LD, STRIP_LD,
+                        nullptr, partial, F + 1, next);
     else if (c.in.gamma)
-        dot_rows<true>((int)F, count, columns, floats, c.in.phi + strip * STRIP, c.s.streams * c.s.dim,
-                       c.in.gamma + strip * STRIP, partial, F + 1, next);
+        dot_rows<true>((int)F, count, columns, floats, c.in.phi + strip * STRIP,
+                       c.s.streams * c.s.dim, c.in.gamma + strip * STRIP, partial, F + 1, next);
     else
-        dot_rows<false>((int)F, count, columns, floats, c.in.phi + strip * STRIP, c.s.streams * c.s.dim, nullptr,
-                        partial, F + 1, next);
+        dot_rows<false>((int)F, count, columns, floats, c.in.phi + strip * STRIP,
+                        c.s.streams * c.s.dim, nullptr, partial, F + 1, next);
 }
 
 // float32 squares of very large or very small x leave its range; then they are summed in double.
-template <class E> double sum_of_squares(const Call &c, const char *row, float fast) {
+template <class E>
+double sum_of_squares(const Call &c, const char *row, float fast) {
     const bool too_small = fast < 1e-30f && c.numbers.norm_eps < 1e-7;
     if (fast <= 1e38f && !too_small) return fast;
     double total = 0;
     float v[TILE];
     for (int64_t n = 0; n < c.s.streams; n++)
         for (int64_t d = 0; d < c.tiles; d++) {
-            load_row<E>(v, row + n * c.x.stream_step + d * TILE * E::SIZE, tile_columns(c.s.dim, d));
+            load_row<E>(v, row + n * c.x.stream_step + d * TILE * E::SIZE,
+                        tile_columns(c.s.dim, d));
             for (int j = 0; j < TILE; j++) total += (double)v[j] * v[j];
         }
     return total;
@@ -105,7 +118,8 @@ float inverse_rms(const Call &c, double squares) {
     return (float)(c.numbers.norm_eps_outside ? 1 / (sqrt(mean) + eps) : 1 / sqrt(mean + eps));
 }
 
-template <class E, bool STREAM> void mix_streams(const Call &c, const char *row, const float *h_pre, char *h_in) {
+template <class E, bool STREAM>
+void mix_streams(const Call &c, const char *row, const float *h_pre, char *h_in) {
     const int64_t N = c.s.streams, step = c.x.stream_step;
     int64_t d = 0;
     for (; d + TILE <= c.s.dim; d += TILE)
@@ -141,9 +155,11 @@ template <class E, bool STREAM> void mix_streams(const Call &c, const char *row,
 
 float sigmoid(float z) { return 1 / (1 + expf(-z)); }
 
-// Token t from its strips' sums: partial + strip * ld is [F + 1]; mix [F] and gates [N] are scratch.
+// Token t from its strips' sums: partial + strip * ld is [F + 1]; mix [F] and gates [N] are
+// scratch.
 template <class E>
-void finish(const Call &c, int64_t t, const char *row, const float *partial, int64_t ld, float *mix, float *gates) {
+void finish(const Call &c, int64_t t, const char *row, const float *partial, int64_t ld, float *mix,
+            float *gates) {
     const int64_t N = c.s.streams, F = c.s.rows, R = F - 2 * N;
     const float *alpha = c.in.alpha, *bias = c.in.bias;
     memset(mix, 0, (size_t)F * sizeof(float));
@@ -156,14 +172,17 @@ void finish(const Call &c, int64_t t, const char *row, const float *partial, int
     const float inv = inverse_rms(c, sum_of_squares<E>(c, row, squares));
     if (c.out.inv_rms) c.out.inv_rms[t] = inv;
     if (c.out.h_mix) memcpy(c.out.h_mix + t * F, mix, (size_t)F * sizeof(float));
-    for (int64_t n = 0; n < N; n++) gates[n] = sigmoid(mix[n] * inv * alpha[0] + bias[n]) + (float)c.numbers.hc_eps;
+    for (int64_t n = 0; n < N; n++)
+        gates[n] = sigmoid(mix[n] * inv * alpha[0] + bias[n]) + (float)c.numbers.hc_eps;
     if (c.out.h_pre) memcpy(c.out.h_pre + t * N, gates, (size_t)N * sizeof(float));
     if (c.out.h_post)
         for (int64_t n = 0; n < N; n++)
-            c.out.h_post[t * N + n] = (float)c.numbers.post_scale * sigmoid(mix[N + n] * inv * alpha[1] + bias[N + n]) +
-                                      (float)c.numbers.post_eps;
+            c.out.h_post[t * N + n] =
+                (float)c.numbers.post_scale * sigmoid(mix[N + n] * inv * alpha[1] + bias[N + n]) +
+                (float)c.numbers.post_eps;
     if (c.out.h_res)
-        for (int64_t k = 0; k < R; k++) c.out.h_res[t * R + k] = mix[2 * N + k] * inv * alpha[2] + bias[2 * N + k];
+        for (int64_t k = 0; k < R; k++)
+            c.out.h_res[t * R + k] = mix[2 * N + k] * inv * alpha[2] + bias[2 * N + k];
     if (!c.out.h_in) return;
     for (int64_t n = 0; n < N; n++) gates[n] = canonical(gates[n]);
     char *h_in = (char *)c.out.h_in + t * c.s.dim * E::SIZE;
@@ -173,15 +192,16 @@ void finish(const Call &c, int64_t t, const char *row, const float *partial, int
         mix_streams<E, false>(c, row, gates, h_in);
 }
 
-template <class E> void run(const Team &team, void *argument) {
+template <class E>
+void run(const Team &team, void *argument) {
     const Call &c = *(const Call *)argument;
     const int64_t N = c.s.streams, F = c.s.rows;
     float *floats = c.floats + (int64_t)team.rank * (CHUNK * STRIP_LD + F + N);
     float *mix = floats + CHUNK * STRIP_LD, *gates = mix + F;
     if (c.packed) {
         for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
-            pack_phi(c.P + i / STRIP_TILES * F * STRIP_LD + i % STRIP_TILES * TILE, STRIP_LD, c.s, c.in.phi,
-                     c.hf32 ? nullptr : c.in.gamma, i / c.tiles, i % c.tiles, c.hf32);
+            pack_phi(c.P + i / STRIP_TILES * F * STRIP_LD + i % STRIP_TILES * TILE, STRIP_LD, c.s,
+                     c.in.phi, c.hf32 ? nullptr : c.in.gamma, i / c.tiles, i % c.tiles, c.hf32);
         team.barrier();
     }
     const char *rows[CHUNK], *next_rows[CHUNK];
@@ -190,7 +210,8 @@ template <class E> void run(const Team &team, void *argument) {
             const int64_t first = i / c.strips * CHUNK, strip = i % c.strips;
             const int count = (int)least(CHUNK, c.T - first);
             c.x.fill(rows, first, count);
-            project<E>(c, strip, rows, count, floats, c.partial + (strip * c.T + first) * (F + 1), nullptr);
+            project<E>(c, strip, rows, count, floats, c.partial + (strip * c.T + first) * (F + 1),
+                       nullptr);
         }
         team.barrier();
         for (int64_t t; (t = take(c.next + 1)) < c.T;) {
@@ -205,13 +226,15 @@ template <class E> void run(const Team &team, void *argument) {
             c.x.fill(rows, first, count);
             for (int64_t strip = 0; strip < c.strips; strip++) {
                 const int64_t tile = (strip + 1) * STRIP_TILES;
-                const int64_t ahead = tile / c.tiles * c.x.stream_step + tile % c.tiles * TILE * E::SIZE;
+                const int64_t ahead =
+                    tile / c.tiles * c.x.stream_step + tile % c.tiles * TILE * E::SIZE;
                 for (int t = 0; t < count; t++) next_rows[t] = rows[t] + ahead;
                 project<E>(c, strip, rows, count, floats, partial + strip * CHUNK * (F + 1),
                            strip + 1 < c.strips ? next_rows : nullptr);
             }
             for (int t = 0; t < count; t++)
-                finish<E>(c, first + t, rows[t], partial + t * (F + 1), CHUNK * (F + 1), mix, gates);
+                finish<E>(c, first + t, rows[t], partial + t * (F + 1), CHUNK * (F + 1), mix,
+                          gates);
         }
     }
     if (c.stream) fence_streams();
@@ -219,8 +242,8 @@ template <class E> void run(const Team &team, void *argument) {
 
 }  // namespace
 
-int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers, const mhc_pre_forward_in &in,
-                const mhc_pre_forward_out &out, int threads) {
+int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
+                const mhc_pre_forward_in &in, const mhc_pre_forward_out &out, int threads) {
     const int64_t N = s.streams, F = s.rows, T = s.outer * s.inner;
     const int size = dtype == MHC_FLOAT32 ? 4 : 2;
     if (T == 0) return MHC_OK;
@@ -233,12 +256,14 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
     c.hf32 = numbers.hf32;
     c.packed = T > FEW_TOKENS || c.hf32 || s.dim % TILE != 0;
     c.by_strip = c.chunks < threads;
-    c.stream = (uintptr_t)out.h_in % 64 == 0 && s.dim * size % 64 == 0 && T * s.dim * size > CACHED_OUTPUT;
+    c.stream =
+        (uintptr_t)out.h_in % 64 == 0 && s.dim * size % 64 == 0 && T * s.dim * size > CACHED_OUTPUT;
 
     Workspace w;
     const size_t P = w.reserve<float>(c.packed ? c.strips * F * STRIP_LD : 0);
     const size_t floats = w.reserve<float>(threads * (CHUNK * STRIP_LD + F + N));
-    const size_t partial = w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * CHUNK));
+    const size_t partial =
+        w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * CHUNK));
     const size_t next = w.reserve<int64_t>(2);
     if (!w.allocate()) return MHC_NO_MEMORY;
     c.P = w.at<float>(P);
@@ -246,7 +271,11 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
     c.partial = w.at<float>(partial);
     c.next = w.at<int64_t>(next);
     c.next[0] = c.next[1] = 0;
-    run_team(threads, dtype == MHC_FLOAT32 ? run<F32> : dtype == MHC_FLOAT16 ? run<F16> : run<BF16>, &c);
+    run_team(threads,
+             dtype == MHC_FLOAT32   ? run<F32>
+             : dtype == MHC_FLOAT16 ? run<F16>
+                                    : run<BF16>,
+             &c);
     return MHC_OK;
 }
 

@@ -1,7 +1,6 @@
-// What both directions of MhcPre share: rows of strided tensors, tiles of 32 columns, the kernels' entry points.
+// What both directions of MhcPre share: rows of strided tensors, tiles of 32 columns, the kernels'
+// entry points.
 #pragma once
-
-#include <stdlib.h>
 
 #include "../../include/mhc_ops/mhc_ops.h"
 #include "../micro.h"
@@ -10,12 +9,12 @@
 namespace mhc {
 namespace MHC_ISA {
 
-int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers, const mhc_pre_forward_in &in,
-                const mhc_pre_forward_out &out, int threads);
+int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
+                const mhc_pre_forward_in &in, const mhc_pre_forward_out &out, int threads);
 int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
                  const mhc_pre_backward_in &in, const mhc_pre_backward_out &out, int threads);
 
-constexpr int SUPERBLOCK = 256;  // tokens whose parameter gradients are summed from zero
+constexpr int SUPERBLOCK = 256;             // tokens whose parameter gradients are summed from zero
 constexpr int64_t CACHED_OUTPUT = 4 << 20;  // larger outputs are stored past the caches
 
 MHC_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -30,7 +29,10 @@ struct TokenRows {
     int64_t inner, outer_step, inner_step, stream_step;
 
     TokenRows(const mhc_rows &r, int64_t inner, int size)
-        : base((const char *)r.data), inner(inner), outer_step(r.outer * size), inner_step(r.inner * size),
+        : base((const char *)r.data),
+          inner(inner),
+          outer_step(r.outer * size),
+          inner_step(r.inner * size),
           stream_step(r.stream * size) {}
 
     void fill(const char **rows, int64_t first, int count) const {
@@ -43,7 +45,8 @@ struct TokenRows {
 };
 
 // One float32 row of a tile, zero beyond `columns`.
-template <class E> MHC_INLINE void load_row(float *to, const char *from, int columns) {
+template <class E>
+MHC_INLINE void load_row(float *to, const char *from, int columns) {
     char padded[TILE * 4];
     if (columns < TILE) {
         memset(padded, 0, sizeof padded);
@@ -57,9 +60,10 @@ template <class E> MHC_INLINE void load_row(float *to, const char *from, int col
     }
 }
 
-// The tile of phi that belongs to stream n and columns from d: to[f][TILE], times gamma (NULL: 1), or in hf32.
-MHC_INLINE void pack_phi(float *to, int64_t ld, const mhc_pre_sizes &s, const float *phi, const float *gamma, int64_t n,
-                         int64_t tile, bool round) {
+// The tile of phi that belongs to stream n and columns from d: to[f][TILE], times gamma (NULL: 1),
+// or in hf32.
+MHC_INLINE void pack_phi(float *to, int64_t ld, const mhc_pre_sizes &s, const float *phi,
+                         const float *gamma, int64_t n, int64_t tile, bool round) {
     const int64_t at = n * s.dim + tile * TILE;
     const int columns = tile_columns(s.dim, tile);
     float scale[TILE] = {};
@@ -74,24 +78,22 @@ MHC_INLINE void pack_phi(float *to, int64_t ld, const mhc_pre_sizes &s, const fl
     }
 }
 
-// A zeroed workspace, freed at the end of its scope; aligned to 64 bytes, cut into pieces that stay aligned.
+// The plan of a workspace: pieces aligned to 64 bytes.
 struct Workspace {
     char *data = nullptr;
     size_t size = 0;
 
-    template <class V> size_t reserve(int64_t count) {
+    template <class V>
+    size_t reserve(int64_t count) {
         const size_t at = size;
         size += ((size_t)count * sizeof(V) + 63) / 64 * 64;
         return at;
     }
-    bool allocate() {
-        void *p = nullptr;
-        if (posix_memalign(&p, 64, size + 64) != 0) return false;
-        data = (char *)p;
-        return true;
+    bool allocate() { return (data = (char *)workspace(size)) != nullptr; }
+    template <class V>
+    V *at(size_t offset) const {
+        return (V *)(data + offset);
     }
-    template <class V> V *at(size_t offset) const { return (V *)(data + offset); }
-    ~Workspace() { free(data); }
 };
 
 }  // namespace MHC_ISA

@@ -1,9 +1,9 @@
 /* The C interface of the CPU kernels of mhc-ops.
  *
  * Plain C, no Python and no PyTorch. Axes: T tokens, N streams, D channels a stream, F rows of phi
- * (2N + R; R = 0 without a residual part). Sums run in float32 in an order that depends on nothing but
- * the sizes, so results are bitwise equal for every thread count, and what a token yields does not
- * depend on its neighbours. Every function may be called from several threads at once.
+ * (2N + R; R = 0 without a residual part). Sums run in float32 in an order that depends on nothing
+ * but the sizes, so results are bitwise equal for every thread count, and what a token yields does
+ * not depend on its neighbours. Every function may be called from several threads at once.
  */
 #ifndef MHC_OPS_H
 #define MHC_OPS_H
@@ -36,8 +36,8 @@ typedef struct {
     int64_t outer, inner, streams, dim, rows;
 } mhc_pre_sizes;
 
-/* A tensor of x's dtype whose last dimension is contiguous; strides count elements. [outer, inner, N, D],
- * or [outer, inner, D] where `stream` is not used. */
+/* A tensor of x's dtype whose last dimension is contiguous; strides count elements. [outer, inner,
+ * N, D], or [outer, inner, D] where `stream` is not used. */
 typedef struct {
     const void *data;
     int64_t outer, inner, stream;
@@ -64,19 +64,22 @@ typedef struct {
     float *h_post, *h_res, *inv_rms, *h_mix, *h_pre;
 } mhc_pre_forward_out;
 
-/* grad_h_res is NULL exactly when rows == 2 * streams; gamma may be NULL; grad_x_post.data may be NULL. */
+/* grad_h_res is NULL exactly when rows == 2 * streams; gamma may be NULL; grad_x_post.data may be
+ * NULL. */
 typedef struct {
     mhc_rows x, grad_h_in, grad_x_post;
     const float *phi, *alpha, *gamma;
     const float *grad_h_post, *grad_h_res, *inv_rms, *h_mix, *h_pre, *h_post;
 } mhc_pre_backward_in;
 
-/* Contiguous; a NULL output is neither computed nor written. grad_x [T, N, D] of x's dtype, the others
- * float32: grad_phi [F, N*D], grad_alpha as alpha, grad_bias [F], grad_gamma [N, D] (needs gamma).
+/* Contiguous; a NULL output is neither computed nor written. grad_x [T, N, D] of x's dtype, the
+ * others float32: grad_phi [F, N*D], grad_alpha as alpha, grad_bias [F], grad_gamma [N, D] (needs
+ * gamma).
  *
- * Sums over tokens start from zero in each superblock of 256 tokens, and superblocks are added in ascending order:
- * to zero, or with `accumulate` to what the parameters' gradients hold already. So chunks of tokens, each but the
- * last a multiple of 256 long, that accumulate one after the other give the bits of a single call. */
+ * Sums over tokens start from zero in each superblock of 256 tokens, and superblocks are added in
+ * ascending order: to zero, or with `accumulate` to what the parameters' gradients hold already. So
+ * chunks of tokens, each but the last a multiple of 256 long, that accumulate one after the other
+ * give the bits of a single call. */
 typedef struct {
     void *grad_x;
     float *grad_phi, *grad_alpha, *grad_bias, *grad_gamma;
@@ -84,25 +87,28 @@ typedef struct {
 } mhc_pre_backward_out;
 
 /* threads: at most so many are used; small work runs on the calling thread. */
-MHC_API int mhc_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_numbers *numbers,
-                    const mhc_pre_forward_in *in, const mhc_pre_forward_out *out, int threads);
-MHC_API int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_numbers *numbers,
-                     const mhc_pre_backward_in *in, const mhc_pre_backward_out *out, int threads);
+MHC_API int mhc_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
+                            const mhc_pre_numbers *numbers, const mhc_pre_forward_in *in,
+                            const mhc_pre_forward_out *out, int threads);
+MHC_API int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
+                             const mhc_pre_numbers *numbers, const mhc_pre_backward_in *in,
+                             const mhc_pre_backward_out *out, int threads);
 
-/* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2", "baseline"), NULL
- * when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp", "std::thread"). */
+/* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2",
+ * "baseline"), NULL when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp",
+ * "std::thread"). */
 MHC_API int mhc_ops_abi(void);
 MHC_API const char *mhc_ops_isa(void);
 MHC_API const char *mhc_ops_threading(void);
 /* How many threads a call that asks for `threads` would get for large work: 1 in a forked child. */
 MHC_API int mhc_ops_max_threads(int threads);
 
-/* Advise huge pages for a fresh large output, before its first touch: page faults of a fresh 80 MB tensor
- * cost as much as the kernel. Does nothing where the system has no such advice. */
+/* Advise huge pages for a fresh large output, before its first touch: page faults of a fresh 80 MB
+ * tensor cost as much as the kernel. Does nothing where the system has no such advice. */
 MHC_API void mhc_ops_advise_fresh(void *data, int64_t bytes);
 
-/* The machine's limits, measured now: FMA throughput of the chosen instruction set in GFLOP/s; reading `bytes`
- * a thread again and again, in GB/s over all threads. */
+/* The machine's limits, measured now: FMA throughput of the chosen instruction set in GFLOP/s;
+ * reading `bytes` a thread again and again, in GB/s over all threads. */
 MHC_API double mhc_ops_probe_fma(int threads);
 MHC_API double mhc_ops_probe_read(int64_t bytes, int threads);
 

@@ -1,6 +1,6 @@
-/* MhcPre and MhcPreBackward through the C interface: odd shapes against plain double loops, one and several
- * threads bit for bit, strided rows, accumulation, a call from several threads at once, a forked child.
- * Exits 0 and prints "N passed, 0 failed", or says what was wrong. */
+/* MhcPre and MhcPreBackward through the C interface: odd shapes against plain double loops, one and
+ * several threads bit for bit, strided rows, accumulation, a call from several threads at once, a
+ * forked child. Exits 0 and prints "N passed, 0 failed", or says what was wrong. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -58,7 +58,8 @@ static void *draw(mhc_dtype dtype, int64_t count) {
         else if (dtype == MHC_BFLOAT16)
             ((uint16_t *)data)[i] = to_bf16((float)uniform());
         else
-            ((uint16_t *)data)[i] = (uint16_t)((uniform() < 0 ? 0x8000 : 0) | (int)(8191 * (uniform() + 1)));
+            ((uint16_t *)data)[i] =
+                (uint16_t)((uniform() < 0 ? 0x8000 : 0) | (int)(8191 * (uniform() + 1)));
     }
     return data;
 }
@@ -86,11 +87,12 @@ typedef struct {
 
 typedef struct {
     char *h_in, *grad_x;
-    float *h_post, *h_res, *inv_rms, *h_mix, *h_pre, *grad_phi, *grad_alpha, *grad_bias, *grad_gamma;
+    float *h_post, *h_res, *inv_rms, *h_mix, *h_pre, *grad_phi, *grad_alpha, *grad_bias,
+        *grad_gamma;
 } Results;
 
-static Case make_case(int64_t outer, int64_t inner, int64_t N, int64_t D, int64_t R, mhc_dtype dtype, int gamma, int post,
-                      int64_t pad) {
+static Case make_case(int64_t outer, int64_t inner, int64_t N, int64_t D, int64_t R,
+                      mhc_dtype dtype, int gamma, int post, int64_t pad) {
     Case c;
     memset(&c, 0, sizeof c);
     c.sizes = (mhc_pre_sizes){outer, inner, N, D, 2 * N + R};
@@ -112,8 +114,15 @@ static Case make_case(int64_t outer, int64_t inner, int64_t N, int64_t D, int64_
 }
 
 static void free_case(Case *c) {
-    const void *owned[] = {c->fin.x.data, c->fin.phi, c->fin.alpha, c->fin.bias, c->fin.gamma, c->bin.grad_h_in.data,
-                           c->bin.grad_x_post.data, c->bin.grad_h_post, c->bin.grad_h_res};
+    const void *owned[] = {c->fin.x.data,
+                           c->fin.phi,
+                           c->fin.alpha,
+                           c->fin.bias,
+                           c->fin.gamma,
+                           c->bin.grad_h_in.data,
+                           c->bin.grad_x_post.data,
+                           c->bin.grad_h_post,
+                           c->bin.grad_h_res};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free((void *)owned[i]);
 }
 
@@ -130,19 +139,22 @@ static Results make_results(const Case *c) {
 }
 
 static void free_results(Results *r) {
-    void *owned[] = {r->h_in, r->grad_x, r->h_post, r->h_res, r->inv_rms, r->h_mix, r->h_pre,
-                     r->grad_phi, r->grad_alpha, r->grad_bias, r->grad_gamma};
+    void *owned[] = {r->h_in,  r->grad_x,   r->h_post,     r->h_res,     r->inv_rms,   r->h_mix,
+                     r->h_pre, r->grad_phi, r->grad_alpha, r->grad_bias, r->grad_gamma};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
 }
 
 static int compute(Case *c, Results *r, int threads) {
-    const mhc_pre_forward_out fout = {r->h_in, r->h_post, c->R ? r->h_res : NULL, r->inv_rms, r->h_mix, r->h_pre};
-    const mhc_pre_backward_out bout = {r->grad_x, r->grad_phi, r->grad_alpha, r->grad_bias,
-                                       c->fin.gamma ? r->grad_gamma : NULL, 0};
+    const mhc_pre_forward_out fout = {r->h_in,    r->h_post, c->R ? r->h_res : NULL,
+                                      r->inv_rms, r->h_mix,  r->h_pre};
+    const mhc_pre_backward_out bout = {
+        r->grad_x, r->grad_phi, r->grad_alpha, r->grad_bias, c->fin.gamma ? r->grad_gamma : NULL,
+        0};
     int status = mhc_pre_forward(&c->sizes, c->dtype, &c->numbers, &c->fin, &fout, threads);
     mhc_pre_backward_in in = c->bin;
     in.inv_rms = r->inv_rms, in.h_mix = r->h_mix, in.h_pre = r->h_pre, in.h_post = r->h_post;
-    return status ? status : mhc_pre_backward(&c->sizes, c->dtype, &c->numbers, &in, &bout, threads);
+    return status ? status
+                  : mhc_pre_backward(&c->sizes, c->dtype, &c->numbers, &in, &bout, threads);
 }
 
 static int same(const Case *c, const Results *a, const Results *b) {
@@ -157,23 +169,25 @@ static int same(const Case *c, const Results *a, const Results *b) {
            (!c->fin.gamma || !memcmp(a->grad_gamma, b->grad_gamma, (size_t)(c->N * c->D) * f));
 }
 
-/* Largest error of every result against double, relative to the result's largest magnitude (16-bit results may
- * also be off by their own rounding). */
+/* Largest error of every result against double, relative to the result's largest magnitude (16-bit
+ * results may also be off by their own rounding). */
 static void against_double(const Case *c, const Results *r, const char *where) {
     const int64_t T = c->T, N = c->N, D = c->D, F = c->F, row = D + c->pad;
     const double unit = c->dtype == MHC_FLOAT32 ? 0 : c->dtype == MHC_FLOAT16 ? 0x1p-11 : 0x1p-8;
-    double *grad_phi = calloc((size_t)(F * N * D), sizeof(double)), worst_in = 0, worst_mix = 0, worst_x = 0, worst_phi = 0,
-           top_phi = 1e-30, alpha[3] = {0, 0, 0};
+    double *grad_phi = calloc((size_t)(F * N * D), sizeof(double)), worst_in = 0, worst_mix = 0,
+           worst_x = 0, worst_phi = 0, top_phi = 1e-30, alpha[3] = {0, 0, 0};
     for (int64_t t = 0; t < T; t++) {
         double squares = 0, rms = 0, g[256], a[256];
         for (int64_t n = 0; n < N; n++)
-            for (int64_t d = 0; d < D; d++) squares += pow(element(c->fin.x.data, c->dtype, (t * N + n) * row + d), 2);
-        check(fabs(r->inv_rms[t] * sqrt(squares / (double)(N * D) + 1e-6) - 1) < 1e-6, "inv_rms", where);
+            for (int64_t d = 0; d < D; d++)
+                squares += pow(element(c->fin.x.data, c->dtype, (t * N + n) * row + d), 2);
+        check(fabs(r->inv_rms[t] * sqrt(squares / (double)(N * D) + 1e-6) - 1) < 1e-6, "inv_rms",
+              where);
         for (int64_t f = 0; f < F; f++) {
             double mix = 0;
             for (int64_t k = 0; k < N * D; k++)
-                mix += element(c->fin.x.data, c->dtype, (t * N + k / D) * row + k % D) * c->fin.phi[f * N * D + k] *
-                       (c->fin.gamma ? c->fin.gamma[k] : 1);
+                mix += element(c->fin.x.data, c->dtype, (t * N + k / D) * row + k % D) *
+                       c->fin.phi[f * N * D + k] * (c->fin.gamma ? c->fin.gamma[k] : 1);
             worst_mix = fmax(worst_mix, fabs(mix - r->h_mix[t * F + f]));
         }
         for (int64_t f = 0; f < F; f++) {
@@ -204,17 +218,21 @@ static void against_double(const Case *c, const Results *r, const char *where) {
                 u += g[f] * c->fin.phi[f * N * D + k];
                 grad_phi[f * N * D + k] += g[f] * gamma * x;
             }
-            double want = element(c->bin.grad_h_in.data, c->dtype, t * row + k % D) * r->h_pre[t * N + k / D] + gamma * u -
-                          rms * r->inv_rms[t] * r->inv_rms[t] / (double)(N * D) * x;
-            if (c->bin.grad_x_post.data) want += element(c->bin.grad_x_post.data, c->dtype, t * N * D + k);
+            double want = element(c->bin.grad_h_in.data, c->dtype, t * row + k % D) *
+                              r->h_pre[t * N + k / D] +
+                          gamma * u - rms * r->inv_rms[t] * r->inv_rms[t] / (double)(N * D) * x;
+            if (c->bin.grad_x_post.data)
+                want += element(c->bin.grad_x_post.data, c->dtype, t * N * D + k);
             const double got = element(r->grad_x, c->dtype, t * N * D + k);
             worst_x = fmax(worst_x, fabs(got - want) - unit * fabs(want));
         }
         for (int64_t d = 0; d < D; d++) {
             double want = 0;
             for (int64_t n = 0; n < N; n++)
-                want += (double)r->h_pre[t * N + n] * element(c->fin.x.data, c->dtype, (t * N + n) * row + d);
-            worst_in = fmax(worst_in, fabs(element(r->h_in, c->dtype, t * D + d) - want) - unit * fabs(want));
+                want += (double)r->h_pre[t * N + n] *
+                        element(c->fin.x.data, c->dtype, (t * N + n) * row + d);
+            worst_in = fmax(worst_in,
+                            fabs(element(r->h_in, c->dtype, t * D + d) - want) - unit * fabs(want));
         }
     }
     for (int64_t i = 0; i < F * N * D; i++) {
@@ -230,11 +248,12 @@ static void against_double(const Case *c, const Results *r, const char *where) {
     free(grad_phi);
 }
 
-static void one_shape(int64_t outer, int64_t inner, int64_t N, int64_t D, int64_t R, mhc_dtype dtype, int extras,
-                      int64_t pad) {
+static void one_shape(int64_t outer, int64_t inner, int64_t N, int64_t D, int64_t R,
+                      mhc_dtype dtype, int extras, int64_t pad) {
     char where[96];
-    snprintf(where, sizeof where, "T %lldx%lld N %lld D %lld R %lld dtype %d pad %lld", (long long)outer, (long long)inner,
-             (long long)N, (long long)D, (long long)R, dtype, (long long)pad);
+    snprintf(where, sizeof where, "T %lldx%lld N %lld D %lld R %lld dtype %d pad %lld",
+             (long long)outer, (long long)inner, (long long)N, (long long)D, (long long)R, dtype,
+             (long long)pad);
     Case c = make_case(outer, inner, N, D, R, dtype, extras, extras, pad);
     Results one = make_results(&c), many = make_results(&c);
     check(compute(&c, &one, 1) == MHC_OK, "status", where);
@@ -243,7 +262,8 @@ static void one_shape(int64_t outer, int64_t inner, int64_t N, int64_t D, int64_
     against_double(&c, &one, where);
     c.numbers.hf32 = 1;
     c.numbers.norm_eps_outside = 1;
-    check(compute(&c, &one, 1) == MHC_OK && compute(&c, &many, 3) == MHC_OK, "status in hf32", where);
+    check(compute(&c, &one, 1) == MHC_OK && compute(&c, &many, 3) == MHC_OK, "status in hf32",
+          where);
     check(same(&c, &one, &many), "one thread and three differ in hf32", where);
     free_results(&one), free_results(&many), free_case(&c);
 }
@@ -263,9 +283,14 @@ static void chunks(void) {
         in.grad_h_post += first * 3, in.grad_h_res += first * 9;
         in.inv_rms = whole.inv_rms + first, in.h_mix = whole.h_mix + first * 15;
         in.h_pre = whole.h_pre + first * 3, in.h_post = whole.h_post + first * 3;
-        const mhc_pre_backward_out out = {parts.grad_x + first * 3 * 37 * 2, parts.grad_phi, parts.grad_alpha, parts.grad_bias,
-                                          parts.grad_gamma, first > 0};
-        check(mhc_pre_backward(&sizes, c.dtype, &c.numbers, &in, &out, 2) == MHC_OK, "status", "chunks");
+        const mhc_pre_backward_out out = {parts.grad_x + first * 3 * 37 * 2,
+                                          parts.grad_phi,
+                                          parts.grad_alpha,
+                                          parts.grad_bias,
+                                          parts.grad_gamma,
+                                          first > 0};
+        check(mhc_pre_backward(&sizes, c.dtype, &c.numbers, &in, &out, 2) == MHC_OK, "status",
+              "chunks");
     }
     memcpy(parts.h_in, whole.h_in, 600 * 37 * 2), memcpy(parts.h_mix, whole.h_mix, 600 * 15 * 4);
     memcpy(parts.inv_rms, whole.inv_rms, 600 * 4);
@@ -277,7 +302,8 @@ static void *caller(void *argument) {
     Case *c = argument;
     Results one = make_results(c), other = make_results(c);
     int good = compute(c, &one, 2) == MHC_OK;
-    for (int i = 0; i < 3; i++) good = good && compute(c, &other, 2) == MHC_OK && same(c, &one, &other);
+    for (int i = 0; i < 3; i++)
+        good = good && compute(c, &other, 2) == MHC_OK && same(c, &one, &other);
     free_results(&one), free_results(&other);
     return good ? argument : NULL;
 }
@@ -295,7 +321,8 @@ static void several_callers(void) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-static const int can_fork = 0; /* its allocator may be locked by another thread at the fork, for ever */
+static const int can_fork =
+    0; /* its allocator may be locked by another thread at the fork, for ever */
 #else
 static const int can_fork = 1;
 #endif

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .. import explain
+from .. import _native, explain
 from ..impls import obstacle
 from ..types import Impl
 from ..version import __version__
@@ -46,6 +46,7 @@ def _facts() -> dict[str, Any]:
             "inter_op": torch.get_num_interop_threads(),
         },
         "devices": devices,
+        "cpu_kernels": _native.describe(),
         "implementations": [
             {
                 "impl": impl.value,
@@ -73,6 +74,7 @@ def _print(facts: dict[str, Any]) -> None:
         ("torch", versions),
         *((name, found or "not installed") for name, found in facts["packages"].items()),
         ("threads", f"{threads['intra_op']} intra-op, {threads['inter_op']} inter-op"),
+        ("cpu kernels", facts["cpu_kernels"]),
         *(("device", f"{device['name']}: {device['model']}") for device in facts["devices"]),
     ]
     out.print(table(("", ""), rows, header=False))

@@ -1,0 +1,1 @@
+"""Measured speed; see run.py."""

@@ -1,0 +1,98 @@
+"""docs/performance.md and its picture, made from the rows of one run."""
+
+from pathlib import Path
+from typing import Any
+
+_BARS = (("eager", "#9aa5b1"), ("compiled", "#f0a04b"), ("torch", "#7fb069"), ("ours", "#2f6690"))
+
+
+def best_compiled(row: dict[str, Any]) -> float | None:
+    times = [ms for name, ms in row["ms"].items() if name.startswith("compiled")]
+    return min(times) if times else None
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table."""
+    ms, compiled = row["ms"], best_compiled(row)
+    ours, kept = ms["ours"], ms["ours, preallocated"]
+    cells = (
+        row["direction"],
+        f"{row['T']}, {row['N']}, {row['D']}",
+        f"{ours:.3g}",
+        f"{kept:.3g}",
+        f"{ms['eager'] / ours:.1f}x",
+        f"{compiled / ours:.1f}x" if compiled else "",
+        f"{ms['torch'] / ours:.1f}x",
+        f"{kept / row['floor_ms']:.2f}",
+        f"{row['gflops']:.0f}",
+        f"{row['gbytes_per_s']:.1f}",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+_HEAD = (
+    "| direction | T, N, D | ms | ms, out= | vs eager | vs compiled | vs impl='torch' "
+    "| out= / floor | GFLOP/s | GB/s |\n|" + "---|" * 10
+)
+
+
+def write(rows: list[dict[str, Any]], folder: Path) -> None:
+    """performance.md and performance.svg."""
+    first = rows[0]
+    subsets = [
+        f"| {r['T']}, {r['N']}, {r['D']} | {r['ms']['ours']:.3g} "
+        f"| {r['ms']['ours, grad_x alone']:.3g} | {r['ms']['ours, parameters alone']:.3g} |"
+        for r in rows
+        if r["direction"] == "backward"
+    ]
+    text = f"""# Measured speed
+
+Made by `make bench` (`benchmarks/run.py --page`) from `benchmarks/results/`; do not edit. Medians
+of interleaved runs in one process, bfloat16, gamma and grad_x_post present, {first["threads"]}
+threads, kernels: {first["kernels"]}, torch {first["torch"]}, commit {first["commit"]}, load
+average before the run {first["load"]:.1f}.
+
+The floor of a row is the larger of flops / FMA throughput and bytes / reading bandwidth, both
+probed in the same run (here {first["fma_gflops"]:.0f} GFLOP/s and {first["memory_gb_s"]:.1f} GB/s);
+`registry.py` has the formulas. "compiled" is the faster of torch.compile of autograd and of the
+formula written out. "ms" allocates its outputs, "out=" writes into given ones.
+
+![time of one call, relative to eager](performance.svg)
+
+{_HEAD}
+{chr(10).join(line(r) for r in rows)}
+
+Backward, when only some gradients are wanted (ms):
+
+| T, N, D | all | grad_x alone | parameters alone |
+|---|---|---|---|
+{chr(10).join(subsets)}
+"""
+    (folder / "performance.md").write_text(text)
+    (folder / "performance.svg").write_text(_picture([r for r in rows if best_compiled(r)]))
+
+
+def _picture(rows: list[dict[str, Any]]) -> str:
+    """Horizontal bars: time of each variant as a share of eager's."""
+    width, bar, left = 760, 13, 190
+    parts, y = [], 34
+    for x, (name, colour) in enumerate(_BARS):
+        parts.append(f'<rect x="{left + 120 * x}" y="8" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{left + 120 * x + 17}" y="18">{name}</text>')
+    for row in rows:
+        title = f"{row['direction']} {row['T']}, {row['N']}, {row['D']}"
+        parts.append(f'<text x="8" y="{y + 2.4 * bar:.0f}">{title}</text>')
+        for name, colour in _BARS:
+            ms = best_compiled(row) if name == "compiled" else row["ms"][name]
+            length = (width - left - 90) * min(1.0, ms / row["ms"]["eager"])
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 2}" '
+                f'fill="{colour}"/>'
+            )
+            parts.append(f'<text x="{left + length + 5:.1f}" y="{y + bar - 3}">{ms:.3g} ms</text>')
+            y += bar
+        y += 10
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" '
+        f'font-family="sans-serif" font-size="11">\n' + "\n".join(parts) + "\n</svg>\n"
+    )
