@@ -40,10 +40,11 @@ def test_every_form_of_the_arguments(impl, residual, extras, layout):
     check_backward(impl, c, saved(c))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("residual", ["matrix", "permutation", "none"])
-def test_every_number_of_the_call_is_used(impl, residual):
+def test_every_number_of_the_call_is_used(impl, residual, dtype):
     numbers = {"norm_eps": 0.3, "hc_eps": 0.05, "post_eps": 0.02}
-    c = make_pre_inputs(9, 3, 20, residual=residual, dtype=torch.float64)
+    c = make_pre_inputs(9, 3, 20, residual=residual, dtype=dtype)
     check_forward(impl, c, **numbers)
     check_backward(impl, c, saved(c, **numbers), **numbers)
 

@@ -13,6 +13,7 @@ from . import oracle
 from .cases import (
     LEAVES,
     assert_same_bits,
+    autograd,
     backward,
     backward_args,
     check_outputs,
@@ -68,24 +69,25 @@ def test_presets_say_what_was_published(name):
     assert (*numbers_of(c).values(), c.res_rows) == PUBLISHED[name]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("residual", ["matrix", "permutation", "none"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_values_in_both_directions(impl, name, residual):
+def test_values_in_both_directions(impl, name, residual, dtype):
     convention = PRESETS[name]
     numbers = numbers_of(convention)
     swapped = convention if residual == "matrix" else replace(convention, res_rows="from_to")
-    c = make_pre_inputs(9, 3, 20, residual=residual, dtype=torch.float64)
+    c = make_pre_inputs(9, 3, 20, residual=residual, dtype=dtype)
     fwd = forward(impl, c, convention=convention)
     truth = lambda work: oracle.forward(*c.forward_args, **numbers, work=work)  # noqa: E731
     rows = fwd._replace(h_res=with_rows(swapped, fwd.h_res))
     scales = oracle.forward_scales(*c.forward_args, **numbers)
-    check_outputs(torch.float64, rows, truth, scales, terms=60)
+    check_outputs(dtype, rows, truth, scales, terms=60)
 
     got = backward(impl, c, fwd, convention=convention)
     by_rows = c._replace(grad_h_res=with_rows(swapped, c.grad_h_res))
     args = backward_args(by_rows, fwd)
     truth = lambda work: oracle.backward(*args, **numbers, work=work)  # noqa: E731
-    check_outputs(torch.float64, got, truth, oracle.backward_scales(*args, **numbers), terms=60)
+    check_outputs(dtype, got, truth, oracle.backward_scales(*args, **numbers), terms=60)
 
 
 @pytest.mark.parametrize("name", ["large", "large_outside"])
@@ -102,6 +104,14 @@ def test_the_differentiable_operator_has_them_too(impl, name):
     want = torch.autograd.grad(outputs, list(made.values()), upstream)
     for leaf, a, b in zip(LEAVES, got, want, strict=True):
         assert torch.allclose(a, b, rtol=1e-12, atol=1e-12 * float(b.abs().max())), leaf
+
+
+@pytest.mark.parametrize("name", ["large", "large_outside"])
+def test_both_doors_agree_bit_for_bit(impl, name):
+    convention = PRESETS[name]
+    c = make_pre_inputs(9, 3, 20)
+    bare = backward(impl, c, forward(impl, c, convention=convention), convention=convention)
+    assert_same_bits(tuple(autograd(impl, c, convention=convention).values()), bare)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)

