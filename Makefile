@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -n 2
 
 venv: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc include -type f)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt torch
 	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[dev]'
