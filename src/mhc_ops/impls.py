@@ -1,5 +1,7 @@
 """Which implementations exist here, and which one `auto` takes."""
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -34,13 +36,18 @@ def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None
 def resolve(op: str, impl: Impl, x: Tensor) -> Impl:
     """The implementation that serves `x`. A named one is never replaced by another."""
     if impl is Impl.AUTO:
-        return next(i for i in _PREFERENCE if obstacle(i, x.device, x.dtype) is None)
+        return _automatic(x.device, x.dtype)
     reason = obstacle(impl, x.device, x.dtype)
     if reason is not None:
         raise UnsupportedError(
             f"{op}: impl='{impl.value}' cannot run here: {reason}; use impl='auto' or 'torch'."
         )
     return impl
+
+
+@cache
+def _automatic(device: torch.device, dtype: torch.dtype) -> Impl:
+    return next(i for i in _PREFERENCE if obstacle(i, device, dtype) is None)
 
 
 def explain(name: str, *args: Tensor | None) -> str:

@@ -1,12 +1,15 @@
 """Where results go: fresh tensors, the caller's `out`, or a copy into it."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import UnsupportedError
+
+_NOTHING = nullcontext()
 
 
 def allocate(
@@ -42,9 +45,10 @@ def contiguous(t: Tensor | None) -> Tensor | None:
     return None if t is None else t.contiguous()
 
 
-def without_autocast(x: Tensor) -> torch.autocast:
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """The operators keep their own numerics under autocast."""
-    return torch.autocast(x.device.type, enabled=False)
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else _NOTHING
 
 
 def refuse_out(op: str, *inputs: Tensor | None) -> None:

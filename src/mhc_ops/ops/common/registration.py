@@ -8,8 +8,31 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+from .forward_mode import forward_mode_is_on
 
 LIBRARY = torch.library.Library("mhc", "FRAGMENT")
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def needs_no_dispatcher(*tensors: Tensor | None) -> bool:
+    """Whether plain eager tensors may go straight to the kernel, which saves some 20 us a call.
+
+    False under a gradient, a trace, a dispatch mode, a torch.func transform, and for subclasses.
+    """
+    if (
+        torch.compiler.is_compiling()
+        or is_in_torch_dispatch_mode()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_mode_is_on()
+    ):
+        return False
+    recording = torch.is_grad_enabled()
+    return all(
+        t is None or (type(t) in _PLAIN and not t.is_meta and not (recording and t.requires_grad))
+        for t in tensors
+    )
 
 
 def register(

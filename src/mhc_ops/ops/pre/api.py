@@ -11,6 +11,7 @@ from ...types import Impl, MhcPre, MhcPreBackward, MhcPreForward
 from ..common.checking import parse_impl
 from ..common.forward_mode import forward_mode_is_on
 from ..common.outputs import refuse_out
+from ..common.registration import needs_no_dispatcher
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import pre_function
 from .checks import (
@@ -76,15 +77,18 @@ def mhc_pre_forward(
     """
     numbers = pre_numbers("mhc_pre_forward", norm_eps, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre_forward", impl)
+    inputs = (x, phi, alpha, bias, gamma)
     result: Sequence[Any]
-    if out is None:
-        result = torch.ops.mhc.pre_forward(x, phi, alpha, bias, gamma, *numbers, chosen.value)
-    else:
-        refuse_out("mhc_pre_forward", x, phi, alpha, bias, gamma)
+    if out is not None:
+        refuse_out("mhc_pre_forward", *inputs)
         targets = list(out)
         if len(targets) == len(MhcPreForward._fields):
             targets[2] = _reoriented(targets[2], x, convention)
-        result = dispatch.forward(x, phi, alpha, bias, gamma, numbers, chosen, targets)
+        result = dispatch.forward(*inputs, numbers, chosen, targets)
+    elif needs_no_dispatcher(*inputs):
+        result = dispatch.forward(*inputs, numbers, chosen)
+    else:
+        result = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
     h_res = _reoriented(result[2], x, convention) if len(alpha) == 3 else None
     h_in, h_post, _, inv_rms, h_mix, h_pre = result
     return MhcPreForward(h_in, h_post, h_res, inv_rms, h_mix, h_pre)
@@ -151,6 +155,8 @@ def mhc_pre_backward(
         return dispatch.backward(*tensors, numbers, chosen, computed, out)
     if any(t is None for t in (inv_rms, h_mix, h_pre, h_post)):
         check_backward(*tensors)  # names the missing tensor; the registered operator could not
+    if needs_no_dispatcher(*tensors):
+        return dispatch.backward(*tensors, numbers, chosen, computed)
     grads = torch.ops.mhc.pre_backward(*tensors, *numbers, chosen.value, list(computed))
     return MhcPreBackward(*(g if c else None for g, c in zip(grads, computed, strict=True)))
 
@@ -193,7 +199,8 @@ def mhc_pre(
         outputs: Any = pre_function(*inputs, *numbers, chosen.value)
         h_in, h_post, h_res, handed_on, *_ = outputs
     else:
-        h_in, h_post, h_res, *_ = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
+        outputs = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
+        h_in, h_post, h_res, *_ = outputs
         handed_on = x.view_as(x) if torch.is_grad_enabled() else x.detach()
     h_res = _reoriented(h_res, x, convention) if len(alpha) == 3 else None
     return MhcPre(h_in, h_post, h_res, handed_on)

@@ -87,9 +87,8 @@ def backward(
 def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An empty tensor, on huge pages if large: page faults would cost as much as the kernel."""
     made = x.new_empty(shape, dtype=dtype)
-    size = made.numel() * made.element_size()
-    if size >= _LARGE:
-        _native.library().mhc_ops_advise_fresh(made.data_ptr(), size)
+    if made.nbytes >= _LARGE:
+        _native.library().mhc_ops_advise_fresh(made.data_ptr(), made.nbytes)
     return made
 
 

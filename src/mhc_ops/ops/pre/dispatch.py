@@ -9,7 +9,7 @@ from ...impls import resolve
 from ...types import Impl, MhcPreBackward, MhcPreForward
 from ..common.checking import check_out
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
-from . import blocked, reference
+from . import blocked, cpu, reference
 from .checks import (
     PreNumbers,
     backward_layout,
@@ -118,9 +118,5 @@ def backward(
 
 
 def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors; one with native code is loaded when chosen."""
-    if impl is Impl.CPU:
-        from . import cpu
-
-        return cpu
-    return blocked
+    """The module that computes into given tensors."""
+    return cpu if impl is Impl.CPU else blocked
