@@ -1,7 +1,7 @@
 """The contract of MhcPre and MhcPreBackward, for every door: shapes, dtypes, devices, options."""
 
 from collections.abc import Iterable, Sequence
-from math import factorial, prod
+from math import factorial, inf, prod
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -62,9 +62,11 @@ def pre_numbers(
     """Merge the keyword numbers with a convention; naming one number in both places is an error."""
     if precision not in ("fp32", "hf32"):
         raise ArgumentError(f"{op}: precision must be 'fp32' or 'hf32', got {precision!r}.")
-    for name, value in (("norm_eps", norm_eps), ("hc_eps", hc_eps), ("post_eps", post_eps)):
-        if not 0 <= value < 1:
-            raise ArgumentError(f"{op}: {name} must be in [0, 1), got {value}.")
+    if not 0 <= norm_eps < inf:
+        raise ArgumentError(f"{op}: norm_eps must be finite and not negative, got {norm_eps}.")
+    for name, value in (("hc_eps", hc_eps), ("post_eps", post_eps)):
+        if not -inf < value < inf:
+            raise ArgumentError(f"{op}: {name} must be finite, got {value}.")
     hf32 = precision == "hf32"
     if convention is None:
         return PreNumbers(norm_eps, False, hc_eps, 2.0, post_eps, hf32)
