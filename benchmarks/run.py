@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="without torch.compile")
     parser.add_argument("--skip-tests", action="store_true", help="the tests ran a moment ago")
     parser.add_argument("--page", action="store_true", help="write docs/performance.md")
-    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     return parser.parse_args()
@@ -78,18 +78,16 @@ def measure(shape: Shape, options: argparse.Namespace) -> list[dict[str, Any]]:
         times: dict[str, list[float]] = {name: [] for name in variants}
         fma, memory, cache = [], [], []
         library, threads = _native.library(), options.threads
-        for run in variants.values():
-            run()
-        calls = max(1, min(200, 2_000_000 // shape.elements))
+        calls = {name: _calls(run) for name, run in variants.items()}
         for _ in range(options.repeats):
             fma.append(library.mhc_ops_probe_fma(threads))
             memory.append(library.mhc_ops_probe_read(64 << 20, threads))
             cache.append(library.mhc_ops_probe_read(L2_BYTES, 1))
             for name, run in variants.items():
                 begin = time.perf_counter()
-                for _ in range(calls):
+                for _ in range(calls[name]):
                     run()
-                times[name].append((time.perf_counter() - begin) / calls * 1e3)
+                times[name].append((time.perf_counter() - begin) / calls[name] * 1e3)
         cost = COSTS[direction](shape)
         peak, bandwidth = median(fma), median(memory)
         floor = max(cost.flops / peak, cost.bytes / bandwidth) * 1e-6
@@ -119,6 +117,14 @@ def measure(shape: Shape, options: argparse.Namespace) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _calls(run: Callable[[], Any]) -> int:
+    """Warm up, and say how many calls fill about 20 ms."""
+    run()
+    begin = time.perf_counter()
+    run()
+    return max(1, min(200, int(0.02 / (time.perf_counter() - begin))))
 
 
 def _variants(shape: Shape, direction: str, compiled: bool) -> dict[str, Callable[[], Any]]:
