@@ -186,6 +186,21 @@ def test_flops_are_counted_by_formula(impl):
     assert counter.get_total_flops() == 3 * product
 
 
+@pytest.mark.parametrize(
+    ("needed", "products"),
+    [(("x",), 1), (("phi",), 1), (("gamma",), 1), (("alpha", "bias"), 0), (("x", "gamma"), 2)],
+    ids=str,
+)
+def test_gradients_that_nobody_needs_are_not_asked_for(impl, needed, products):
+    """The backward counts a product for grad_x and one that grad_phi and grad_gamma share."""
+    c = make_pre_inputs(10, 4, 16)
+    made = leaves(c, needed)
+    out = mhc_pre(**made, impl=impl)
+    with FlopCounterMode(display=False) as counter:
+        torch.autograd.grad(out.h_in, [made[name] for name in needed], c.grad_h_in)
+    assert counter.get_total_flops() == products * 2 * 10 * 24 * 64
+
+
 def test_auto_is_one_of_the_implementations():
     c = make_pre_inputs(33, 4, 24)
     text = mhc_ops.explain("mhc_pre", *c.forward_args)
