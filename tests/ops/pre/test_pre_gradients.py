@@ -175,18 +175,26 @@ def test_double_backward_is_right_or_refused(impl, residual):
     assert supported or impl != "reference"
 
 
-def test_double_backward_of_a_gradient_penalty_equals_autograd_of_the_oracle():
-    """The case that would be silently wrong if saved tensors were treated as constants."""
+def test_a_gradient_penalty_equals_autograd_of_the_oracle(impl):
+    """The case that would be silently wrong if saved tensors were treated as constants.
+
+    The loss also uses the handed-on x: its gradient meets the second derivatives in one node.
+    """
     c = make_pre_inputs(5, 3, 4, dtype=torch.float64)
 
     def penalty(run):
         made = leaves(c)
-        h_in = run(made)
+        h_in, x = run(made)
         (inner,) = torch.autograd.grad(h_in, made["x"], c.grad_h_in, create_graph=True)
-        return torch.autograd.grad(inner.square().sum(), list(made.values()))
+        loss = inner.square().sum() + (x * c.grad_x_post).sum() + h_in.sum()
+        return torch.autograd.grad(loss, list(made.values()))
 
-    got = penalty(lambda m: mhc_pre(**m, impl="reference").h_in)
-    want = penalty(lambda m: oracle.forward(*m.values()).h_in)
+    def of_operator(made):
+        out = mhc_pre(**made, impl=impl)
+        return out.h_in, out.x
+
+    got = penalty(of_operator)
+    want = penalty(lambda made: (oracle.forward(*made.values()).h_in, made["x"]))
     for name, a, b in zip(LEAVES, got, want, strict=True):
         assert torch.allclose(a, b, rtol=1e-10, atol=1e-10), name
 
