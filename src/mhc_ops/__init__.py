@@ -10,6 +10,7 @@ from .errors import (
     UnsupportedError,
 )
 from .impls import explain
+from .ops.post.api import mhc_post, mhc_post_backward, mhc_post_forward
 from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
 from .version import __version__
 
@@ -23,6 +24,9 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "explain",
+    "mhc_post",
+    "mhc_post_backward",
+    "mhc_post_forward",
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_forward",

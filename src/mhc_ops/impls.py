@@ -8,7 +8,11 @@ from torch import Tensor
 from .errors import ArgumentError, UnsupportedError
 from .types import Impl
 
-OPERATORS = ("mhc_pre", "mhc_pre_forward", "mhc_pre_backward")
+OPERATORS = (
+    *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
+    *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
+)
+_WITH_CPU_KERNELS = ("mhc_pre",)  # stems of operators
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
     Impl.REFERENCE: "eager torch in the order of the equations, any device",
@@ -18,9 +22,13 @@ _WHAT = {
 }
 
 
-def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why `impl` cannot serve tensors of this kind, or None if it can."""
+def obstacle(
+    impl: Impl, device: torch.device, dtype: torch.dtype, op: str = "mhc_pre"
+) -> str | None:
+    """Why `impl` cannot serve `op` on tensors of this kind, or None if it can."""
     if impl is Impl.CPU:
+        if op.removesuffix("_forward").removesuffix("_backward") not in _WITH_CPU_KERNELS:
+            return "this version ships no such kernels for this operator"
         if device.type != "cpu":
             return f"the tensors are on {device}"
         if dtype not in (torch.bfloat16, torch.float16, torch.float32):
@@ -36,8 +44,8 @@ def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None
 def resolve(op: str, impl: Impl, x: Tensor) -> Impl:
     """The implementation that serves `x`. A named one is never replaced by another."""
     if impl is Impl.AUTO:
-        return _automatic(x.device, x.dtype)
-    reason = obstacle(impl, x.device, x.dtype)
+        return _automatic(op, x.device, x.dtype)
+    reason = obstacle(impl, x.device, x.dtype, op)
     if reason is not None:
         raise UnsupportedError(
             f"{op}: impl='{impl.value}' cannot run here: {reason}; use impl='auto' or 'torch'."
@@ -46,8 +54,8 @@ def resolve(op: str, impl: Impl, x: Tensor) -> Impl:
 
 
 @cache
-def _automatic(device: torch.device, dtype: torch.dtype) -> Impl:
-    return next(i for i in _PREFERENCE if obstacle(i, device, dtype) is None)
+def _automatic(op: str, device: torch.device, dtype: torch.dtype) -> Impl:
+    return next(i for i in _PREFERENCE if obstacle(i, device, dtype, op) is None)
 
 
 def explain(name: str, *args: Tensor | None) -> str:
@@ -64,7 +72,7 @@ def explain(name: str, *args: Tensor | None) -> str:
     lines = []
     chosen = None
     for impl in _PREFERENCE:
-        reason = obstacle(impl, device, dtype)
+        reason = obstacle(impl, device, dtype, name)
         if reason is None and chosen is None:
             chosen = impl
         verdict = f"not here: {reason}" if reason else "chosen" if impl is chosen else "available"

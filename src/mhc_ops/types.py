@@ -58,3 +58,18 @@ class MhcPre(NamedTuple):
     h_post: Tensor
     h_res_logits: Tensor | None
     x: Tensor
+
+
+class MhcPostBackward(NamedTuple):
+    """Gradients of the bare MhcPost; None for what was not wanted, and without bias for it.
+
+    grad_x [.., N, D] and grad_h_out [.., D] as x; the others float32 (float64 for float64 x):
+    grad_h_res [.., N, N] as [from, to], also where h_res was None; grad_h_post [.., N];
+    grad_bias [D].
+    """
+
+    grad_x: Tensor | None
+    grad_h_res: Tensor | None
+    grad_h_out: Tensor | None
+    grad_h_post: Tensor | None
+    grad_bias: Tensor | None

@@ -19,3 +19,5 @@ from .poison import nan_scratch as nan_scratch
 from .poison import poison as poison
 from .poison import poisoned_pre_backward as poisoned_pre_backward
 from .poison import poisoned_pre_forward as poisoned_pre_forward
+from .post_inputs import PostInputs as PostInputs
+from .post_inputs import make_post_inputs as make_post_inputs

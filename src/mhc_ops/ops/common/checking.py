@@ -3,7 +3,7 @@
 One sentence an error: operator, argument, expected in symbols and numbers, received, next step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -102,18 +102,40 @@ def check_out(op: str, out: Sequence[Tensor | None], layout: Any, x: Tensor) -> 
                 f"{op}: out.{name} must be None because this call does not compute it, "
                 f"got {describe(given)}."
             )
-        shape, dtype = expected
-        if tuple(given.shape) != tuple(shape):
-            raise ShapeError(f"{op}: out.{name} must be {list(shape)}, got {list(given.shape)}.")
-        if given.dtype != dtype:
-            raise DtypeError(f"{op}: out.{name} must be {dtype}, got {given.dtype}.")
-        if given.device != x.device:
-            raise DeviceError(f"{op}: out.{name} must be on {x.device} as x, got {given.device}.")
-        if given.requires_grad and torch.is_grad_enabled():
-            raise ArgumentError(
-                f"{op}: out.{name} requires grad, and out= writes past autograd; "
-                f"pass a detached tensor."
-            )
+        check_target(op, f"out.{name}", given, expected, x)
+
+
+def check_target(op: str, name: str, given: Tensor, expected: Any, x: Tensor) -> None:
+    """Check one tensor to write into against its (shape, dtype)."""
+    check_is_tensor(op, name, given)
+    shape, dtype = expected
+    if tuple(given.shape) != tuple(shape):
+        raise ShapeError(f"{op}: {name} must be {list(shape)}, got {list(given.shape)}.")
+    if given.dtype != dtype:
+        raise DtypeError(f"{op}: {name} must be {dtype}, got {given.dtype}.")
+    if given.device != x.device:
+        raise DeviceError(f"{op}: {name} must be on {x.device} as x, got {given.device}.")
+    if given.requires_grad and torch.is_grad_enabled():
+        raise ArgumentError(
+            f"{op}: {name} requires grad, and out= writes past autograd; pass a detached tensor."
+        )
+
+
+def parse_wanted(op: str, wanted: Iterable[str] | None, gradients: Sequence[str]) -> list[bool]:
+    """Which of `gradients` to compute; names with or without their "grad_", None for all."""
+    if wanted is None:
+        return [True] * len(gradients)
+    if isinstance(wanted, str):
+        raise ArgumentError(
+            f"{op}: wanted must be a collection of names, got the string {wanted!r}; "
+            f"write wanted=({wanted!r},)."
+        )
+    names = {w if str(w).startswith("grad_") else f"grad_{w}" for w in wanted}
+    if not names <= set(gradients):
+        raise ArgumentError(
+            f"{op}: wanted may name {', '.join(gradients)}, got {sorted(names - set(gradients))}."
+        )
+    return [name in names for name in gradients]
 
 
 def check_is_tensor(op: str, name: str, value: object) -> None:

@@ -16,5 +16,5 @@ def refuse_forward_mode(op: str) -> None:
     if forward_mode_is_on():
         raise UnsupportedError(
             f"{op}: forward-mode differentiation needs the differentiable function with "
-            f"precision='fp32' and impl='auto' or 'reference', which is plain torch."
+            f"impl='auto' or 'reference' (and precision='fp32' where it has one): plain torch."
         )

@@ -43,6 +43,15 @@ def token_sum(values: Tensor) -> Tensor:
     return total
 
 
+def channel_sum(values: Tensor) -> Tensor:
+    """values [.., D] -> [..]; a row's bits depend neither on the other rows nor on the threads."""
+    if values.numel() != values.shape[-1]:
+        return values.sum(-1)
+    # A lone row gets a neighbour: torch splits a single long sum among its threads.
+    pair = torch.cat([values.reshape(1, -1), torch.zeros_like(values).reshape(1, -1)])
+    return pair.sum(-1)[:1].reshape(values.shape[:-1])
+
+
 def mean_square(x: Tensor, dims: int | tuple[int, ...]) -> Tensor:
     """Mean of x^2 over `dims`, in float64: in float32 the squares overflow from 2e19 on."""
     return x.to(torch.float64).square().mean(dims)

@@ -7,14 +7,14 @@ sum_f phi * G, and the gradient that reaches x is g @ (phi * gamma). hf32 rounds
 cannot fold gamma and forms gamma * x block by block instead.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ...types import MhcPreBackward, MhcPreForward
+from ..common.blocks import blocks, rows, take
 from ..common.numerics import (
-    SUPERBLOCK,
     TILE,
     gather_spread,
     inv_root,
@@ -25,8 +25,6 @@ from ..common.numerics import (
     spread,
 )
 from .checks import PreNumbers, PreSizes
-
-_TOKENS_ON_CPU = 64  # a block of x stays in the L2 cache; divides SUPERBLOCK
 
 
 def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -47,8 +45,8 @@ def forward(
     n, residual = sizes.N, sizes.R
     folded = _phi_operand(phi, gamma, numbers)
     gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
-    flat = MhcPreForward(*(None if t is None else _rows(t, sizes) for t in out))  # type: ignore[arg-type]  # an absent h_res
-    for tokens, _ in _blocks(sizes, x.device):
+    flat = MhcPreForward(*(None if t is None else rows(t, sizes.T) for t in out))  # type: ignore[arg-type]  # an absent h_res
+    for tokens, _ in blocks(sizes.T, x.device):
         count = tokens.stop - tokens.start
         xb = _take(x, tokens, sizes, phi.dtype)  # [rows, N, D]
         operand = xb.flatten(1)
@@ -97,7 +95,7 @@ def backward(
     gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
     unfolded_gamma = gamma if numbers.hf32 else None
     need_u = out.grad_x is not None or (out.grad_gamma is not None and unfolded_gamma is not None)
-    for tokens, ends_superblock in _blocks(sizes, x.device):
+    for tokens, ends_superblock in blocks(sizes.T, x.device):
         count = tokens.stop - tokens.start
         xb = _take(x, tokens, sizes, phi.dtype)  # [rows, N, D]
         grad_h = _take(grad_h_in, tokens, sizes, phi.dtype)[:, None]  # [rows, 1, D]
@@ -137,7 +135,7 @@ def backward(
         u = u.addcmul_(grad_h, pre[..., None]).addcmul_(xb, of_rms[..., None], value=-1)
         if grad_x_post is not None:
             u += _take(grad_x_post, tokens, sizes, phi.dtype)
-        _rows(out.grad_x, sizes)[tokens] = u[:count].flatten(1)
+        rows(out.grad_x, sizes.T)[tokens] = u[:count].flatten(1)
 
 
 class _ParameterSums:
@@ -206,35 +204,8 @@ def _phi_operand(phi: Tensor, gamma: Tensor | None, numbers: PreNumbers) -> Tens
     return phi if gamma is None else phi * gamma.flatten()
 
 
-def _blocks(sizes: PreSizes, device: torch.device) -> Iterator[tuple[slice, bool]]:
-    """Token ranges, each within one superblock, and whether it is the last of its superblock."""
-    step = _TOKENS_ON_CPU if device.type == "cpu" else SUPERBLOCK
-    for start in range(0, sizes.T, step):
-        stop = min(start + step, sizes.T)
-        yield slice(start, stop), stop % SUPERBLOCK == 0 or stop == sizes.T
-
-
-def _rows(t: Tensor, sizes: PreSizes) -> Tensor:
-    """A contiguous output as [T, everything else]."""
-    return t.view(sizes.T, -1) if sizes.T else t.view(0, 1)
-
-
 def _take(t: Tensor, tokens: slice, sizes: PreSizes, dtype: torch.dtype) -> Tensor:
-    """Tokens of a strided [*lead, ...] tensor as a fresh block, zero rows up to whole tiles."""
-    tail = t.shape[len(sizes.lead) :]
-    count = tokens.stop - tokens.start
-    block = torch.empty(-(-count // TILE) * TILE, *tail, dtype=dtype, device=t.device)
-    block[count:] = 0
-    if len(sizes.lead) == 1:
-        block[:count] = t[tokens]
-        return block
-    length, row, start = sizes.lead[1], 0, tokens.start
-    while start < tokens.stop:
-        batch, s = divmod(start, length)
-        stop = min(tokens.stop, (batch + 1) * length)
-        block[row : row + stop - start] = t[batch, s : s + stop - start]
-        row, start = row + stop - start, stop
-    return block
+    return take(t, tokens, sizes.lead, dtype, TILE)
 
 
 def _mean_square(x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from ..common.checking import (
     check_streams,
     describe,
     parameter_dtype,
+    parse_wanted,
 )
 
 NORM_EPS = 1e-6
@@ -162,21 +163,7 @@ def check_wanted(
     wanted: Iterable[str] | None, gamma: Tensor | None
 ) -> tuple[bool, bool, bool, bool, bool]:
     """Which of the five gradients to compute; names with or without their "grad_"."""
-    if wanted is None:
-        names = set(GRADIENTS)
-    elif isinstance(wanted, str):
-        raise ArgumentError(
-            f"mhc_pre_backward: wanted must be a collection of names, got the string {wanted!r}; "
-            f"write wanted=({wanted!r},)."
-        )
-    else:
-        names = {w if str(w).startswith("grad_") else f"grad_{w}" for w in wanted}
-        if not names <= set(GRADIENTS):
-            raise ArgumentError(
-                f"mhc_pre_backward: wanted may name {', '.join(GRADIENTS)}, "
-                f"got {sorted(names - set(GRADIENTS))}."
-            )
-    flags = [name in names for name in GRADIENTS]
+    flags = parse_wanted("mhc_pre_backward", wanted, GRADIENTS)
     return flags[0], flags[1], flags[2], flags[3], flags[4] and gamma is not None
 
 

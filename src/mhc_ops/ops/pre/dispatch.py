@@ -1,6 +1,7 @@
 """One call of MhcPre or MhcPreBackward on real tensors: check, choose, allocate, compute."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -9,7 +10,7 @@ from ...impls import resolve
 from ...types import Impl, MhcPreBackward, MhcPreForward
 from ..common.checking import check_out
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
-from . import blocked, cpu, reference
+from . import blocked, reference
 from .checks import (
     PreNumbers,
     backward_layout,
@@ -117,6 +118,11 @@ def backward(
         return MhcPreBackward(*hand_over(work, out))
 
 
+@cache
 def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors."""
-    return cpu if impl is Impl.CPU else blocked
+    """The module that computes into given tensors, imported once chosen."""
+    if impl is Impl.CPU:
+        from . import cpu
+
+        return cpu
+    return blocked

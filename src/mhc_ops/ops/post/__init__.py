@@ -1,0 +1,1 @@
+"""MhcPost and MhcPostBackward."""

@@ -1,0 +1,104 @@
+"""First and second derivatives of the registered operators, and the Functions behind mhc_post.
+
+The first derivative is torch.ops.mhc.post_backward. Whatever differentiates that once more goes
+through the written equations of reference.py, whichever implementation ran.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..common.registration import vector_jacobian
+from . import reference
+from .calls import PostBackwardCall, PostForwardCall
+from .checks import computed
+
+
+def save_forward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    call = PostForwardCall(*inputs)
+    ctx.save_for_backward(*call[:5])
+    ctx.impl = call.impl
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_forward(ctx: Any, grad_out: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Gradients of x, h_res, h_out, h_post, bias, and None for the option."""
+    if grad_out is None:
+        return (None,) * 6
+    x, h_res, h_out, h_post, bias = ctx.saved_tensors
+    needed = list(ctx.needs_input_grad[:5])
+    # Without h_res the residual's gradient is grad_out itself: handed through, not copied.
+    through = grad_out if needed[0] and h_res is None else None
+    wanted = [needed[0] and through is None, *needed[1:]]
+    if not any(wanted):
+        return (through, *(None,) * 5)
+    results = _post_backward(grad_out, x, h_res, h_out, h_post, bias, ctx.impl, wanted)
+    grads = [r if want else None for r, want in zip(results, wanted, strict=True)]
+    return (grads[0] if through is None else through, *grads[1:], None)
+
+
+def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    call = PostBackwardCall(*inputs)
+    ctx.save_for_backward(*call[:6])
+    ctx.computed = computed(call.wanted, call.bias)
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    through = vector_jacobian(
+        reference.backward,
+        ctx.saved_tensors,
+        ctx.needs_input_grad[:6],
+        [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
+    )
+    return (*through, None, None)
+
+
+class _PostForwardFunction(torch.autograd.Function):
+    """torch.ops.mhc.post_forward for torch.func, which cannot see into an operator's autograd."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*args: Any) -> Tensor:
+        result: Tensor = torch.ops.mhc.post_forward(*args)
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        save_forward(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        return differentiate_forward(ctx, grads[0])
+
+
+class _PostBackwardFunction(torch.autograd.Function):
+    """torch.ops.mhc.post_backward for torch.func."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*args: Any) -> tuple[Tensor, ...]:
+        return tuple(torch.ops.mhc.post_backward(*args))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        save_backward(ctx, inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        return differentiate_backward(ctx, *grads)
+
+
+# Function.apply is untyped in torch.
+post_function: Callable[..., Any] = _PostForwardFunction.apply
+_post_backward_function: Callable[..., Any] = _PostBackwardFunction.apply
+
+
+def _post_backward(*args: Any) -> Any:
+    if torch.compiler.is_compiling():
+        return torch.ops.mhc.post_backward(*args)
+    return _post_backward_function(*args)
