@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import mhc_ops
 
@@ -26,6 +29,12 @@ def test_import_brings_nothing_that_torch_does_not():
     assert not {name.partition(".")[0] for name in new} & set(OPTIONAL)
     for part in ("testing", "cli", "conformance", "aclnn", "ops.pre.triton", "ops.pre.cpu"):
         assert f"mhc_ops.{part}" not in new, part
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs the list of mappings")
+def test_import_loads_no_library_of_ours():
+    code = "import mhc_ops\nprint('libmhc_ops' in open('/proc/self/maps').read())"
+    assert fresh(code).split() == ["False"]
 
 
 def test_the_operators_run_without_the_optional_packages():
