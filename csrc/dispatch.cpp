@@ -22,6 +22,10 @@ struct Kernels {
                        const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);
     int (*pre_backward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
                         const mhc_pre_backward_in &, const mhc_pre_backward_out &, int);
+    int (*post_forward)(const mhc_post_sizes &, mhc_dtype, const mhc_post_forward_in &, void *,
+                        int);
+    int (*post_backward)(const mhc_post_sizes &, mhc_dtype, const mhc_post_backward_in &,
+                         const mhc_post_backward_out &, int);
     double (*probe_fma)(int);
     double (*probe_read)(int64_t, int);
 };
@@ -32,12 +36,16 @@ struct Kernels {
                     const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);    \
     int pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,       \
                      const mhc_pre_backward_in &, const mhc_pre_backward_out &, int); \
+    int post_forward(const mhc_post_sizes &, mhc_dtype, const mhc_post_forward_in &,  \
+                     void *, int);                                                    \
+    int post_backward(const mhc_post_sizes &, mhc_dtype, const mhc_post_backward_in &,\
+                      const mhc_post_backward_out &, int);                            \
     double probe_fma(int);                                                            \
     double probe_read(int64_t, int);                                                  \
     }
-#define MHC_KERNELS(level, supported)                                             \
-    {#level,           supported,        level::pre_forward, level::pre_backward, \
-     level::probe_fma, level::probe_read}
+#define MHC_KERNELS(level, supported)                                              \
+    {#level,              supported,            level::pre_forward, level::pre_backward, \
+     level::post_forward, level::post_backward, level::probe_fma,   level::probe_read}
 
 MHC_DECLARE(baseline)
 #if defined(MHC_X86_LEVELS)
@@ -80,6 +88,11 @@ static bool fits(const mhc_pre_sizes *s, mhc_dtype dtype) {
            (dtype == MHC_FLOAT32 || dtype == MHC_FLOAT16 || dtype == MHC_BFLOAT16);
 }
 
+static bool fits(const mhc_post_sizes *s, mhc_dtype dtype) {
+    return s && s->outer >= 0 && s->inner >= 0 && s->streams >= 1 && s->dim >= 1 &&
+           (dtype == MHC_FLOAT32 || dtype == MHC_FLOAT16 || dtype == MHC_BFLOAT16);
+}
+
 }  // namespace mhc
 
 using namespace mhc;
@@ -107,6 +120,25 @@ int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_
     if (out->grad_gamma && !in->gamma) return MHC_BAD_ARGUMENT;
     if (!kernels()) return MHC_NO_SUCH_ISA;
     return kernels()->pre_backward(*sizes, dtype, *numbers, *in, *out, threads);
+}
+
+int mhc_post_forward(const mhc_post_sizes *sizes, mhc_dtype dtype, const mhc_post_forward_in *in,
+                     void *out, int threads) {
+    if (!fits(sizes, dtype) || !in) return MHC_BAD_ARGUMENT;
+    const bool empty = sizes->outer * sizes->inner == 0;
+    if (!empty && (!in->x.data || !in->h_out.data || !in->h_post || !out)) return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->post_forward(*sizes, dtype, *in, out, threads);
+}
+
+int mhc_post_backward(const mhc_post_sizes *sizes, mhc_dtype dtype, const mhc_post_backward_in *in,
+                      const mhc_post_backward_out *out, int threads) {
+    if (!fits(sizes, dtype) || !in || !out) return MHC_BAD_ARGUMENT;
+    const bool empty = sizes->outer * sizes->inner == 0;
+    if (!empty && (!in->grad_out.data || !in->x.data || !in->h_out.data || !in->h_post))
+        return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->post_backward(*sizes, dtype, *in, *out, threads);
 }
 
 int mhc_ops_abi(void) { return MHC_OPS_ABI; }

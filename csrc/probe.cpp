@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "pre/pre.h"
+#include "rows.h"
 
 namespace mhc {
 namespace MHC_ISA {

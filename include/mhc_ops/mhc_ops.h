@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define MHC_OPS_ABI 1
+#define MHC_OPS_ABI 2
 
 #if defined(__GNUC__)
 #define MHC_API __attribute__((visibility("default")))
@@ -93,6 +93,42 @@ MHC_API int mhc_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
 MHC_API int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
                              const mhc_pre_numbers *numbers, const mhc_pre_backward_in *in,
                              const mhc_pre_backward_out *out, int threads);
+
+/* MhcPost: out[to] = sum over from of h_res[from, to] * x[from] + h_post[to] * (h_out + bias). Token
+ * t of T = outer * inner is the pair (t / inner, t % inner). */
+typedef struct {
+    int64_t outer, inner, streams, dim;
+} mhc_post_sizes;
+
+/* h_res [T, N, N] or NULL for the identity; h_post [T, N]; bias [D] or NULL. h_out has no `stream`. */
+typedef struct {
+    mhc_rows x, h_out;
+    const float *h_res, *h_post, *bias;
+} mhc_post_forward_in;
+
+typedef struct {
+    mhc_rows grad_out, x, h_out;
+    const float *h_res, *h_post, *bias;
+} mhc_post_backward_in;
+
+/* Contiguous; a NULL output is neither computed nor written. grad_x [T, N, D] and grad_h_out [T, D]
+ * of x's dtype, the others float32: grad_h_res [T, N, N] (without h_res too), grad_h_post [T, N],
+ * grad_bias [D], whose sum over tokens is ordered as those of mhc_pre_backward; `accumulate` adds it
+ * to what grad_bias holds. */
+typedef struct {
+    void *grad_x;
+    float *grad_h_res;
+    void *grad_h_out;
+    float *grad_h_post, *grad_bias;
+    int32_t accumulate;
+} mhc_post_backward_out;
+
+/* out [T, N, D] of x's dtype, contiguous. */
+MHC_API int mhc_post_forward(const mhc_post_sizes *sizes, mhc_dtype dtype,
+                             const mhc_post_forward_in *in, void *out, int threads);
+MHC_API int mhc_post_backward(const mhc_post_sizes *sizes, mhc_dtype dtype,
+                              const mhc_post_backward_in *in, const mhc_post_backward_out *out,
+                              int threads);
 
 /* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2",
  * "baseline"), NULL when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp",

@@ -14,7 +14,7 @@ import torch
 
 from .errors import UnsupportedError
 
-_ABI = 1
+_ABI = 2
 _NAME = "libmhc_ops.dylib" if sys.platform == "darwin" else "libmhc_ops.so"
 _OK, _NO_MEMORY, _NO_SUCH_ISA = 0, 2, 3
 
@@ -80,6 +80,36 @@ class BackwardOut(ctypes.Structure):
     ]
 
 
+class PostSizes(ctypes.Structure):
+    """mhc_post_sizes."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("outer", "inner", "streams", "dim")]
+
+
+class PostForwardIn(ctypes.Structure):
+    """mhc_post_forward_in."""
+
+    _fields_ = [("x", Rows), ("h_out", Rows), *_pointers("h_res", "h_post", "bias")]
+
+
+class PostBackwardIn(ctypes.Structure):
+    """mhc_post_backward_in."""
+
+    _fields_ = [
+        *((name, Rows) for name in ("grad_out", "x", "h_out")),
+        *_pointers("h_res", "h_post", "bias"),
+    ]
+
+
+class PostBackwardOut(ctypes.Structure):
+    """mhc_post_backward_out."""
+
+    _fields_ = [
+        *_pointers("grad_x", "grad_h_res", "grad_h_out", "grad_h_post", "grad_bias"),
+        ("accumulate", ctypes.c_int32),
+    ]
+
+
 def _candidates() -> list[Path]:
     """Where an install and an editable install put the library."""
     folders = [Path(__file__).parent]
@@ -105,6 +135,14 @@ def _declare(library: ctypes.CDLL) -> None:
             pointer(made),
             ctypes.c_int,
         ]
+    sizes, c_int = pointer(PostSizes), ctypes.c_int
+    for name, inputs, result in (
+        ("mhc_post_forward", PostForwardIn, ctypes.c_void_p),
+        ("mhc_post_backward", PostBackwardIn, pointer(PostBackwardOut)),
+    ):
+        call = getattr(library, name)
+        call.restype = c_int
+        call.argtypes = [sizes, c_int, pointer(inputs), result, c_int]
     for name in ("mhc_ops_isa", "mhc_ops_threading"):
         getattr(library, name).restype = ctypes.c_char_p
     library.mhc_ops_advise_fresh.restype = None

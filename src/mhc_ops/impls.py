@@ -12,7 +12,7 @@ OPERATORS = (
     *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
     *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
 )
-_WITH_CPU_KERNELS = ("mhc_pre",)  # stems of operators
+_WITH_CPU_KERNELS = ("mhc_pre", "mhc_post")  # stems of operators
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
     Impl.REFERENCE: "eager torch in the order of the equations, any device",

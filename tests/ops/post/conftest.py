@@ -7,7 +7,7 @@ from mhc_ops.errors import UnsupportedError
 from mhc_ops.ops.post import dispatch
 from mhc_ops.types import Impl
 
-IMPLS = ["reference", "torch"]
+IMPLS = ["reference", "torch", "cpu"]
 
 
 @pytest.fixture(params=IMPLS)
