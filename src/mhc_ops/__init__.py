@@ -11,6 +11,7 @@ from .errors import (
 )
 from .impls import explain
 from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from .ops.sinkhorn.api import sinkhorn, sinkhorn_backward, sinkhorn_forward
 from .version import __version__
 
 __all__ = [
@@ -26,4 +27,7 @@ __all__ = [
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_forward",
+    "sinkhorn",
+    "sinkhorn_backward",
+    "sinkhorn_forward",
 ]

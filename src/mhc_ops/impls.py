@@ -1,12 +1,21 @@
 """Which implementations exist here, and which one `auto` takes."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from .errors import ArgumentError, UnsupportedError
 from .types import Impl
 
-OPERATORS = ("mhc_pre", "mhc_pre_forward", "mhc_pre_backward")
+OPERATORS = (
+    *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
+    *("sinkhorn", "sinkhorn_forward", "sinkhorn_backward"),
+)
+# The operators with C++ kernels, and the dtypes of the leading tensor that these take.
+_CPU_DTYPES = {
+    "mhc_pre": (torch.bfloat16, torch.float16, torch.float32),
+}
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
     Impl.REFERENCE: "eager torch in the order of the equations, any device",
@@ -16,13 +25,18 @@ _WHAT = {
 }
 
 
-def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why `impl` cannot serve tensors of this kind, or None if it can."""
+def obstacle(
+    impl: Impl, device: torch.device, dtype: torch.dtype, op: str = "mhc_pre"
+) -> str | None:
+    """Why `impl` cannot serve operator `op` on tensors of this kind, or None if it can."""
+    room = op.removesuffix("_forward").removesuffix("_backward")
     if impl is Impl.CPU:
         if device.type != "cpu":
             return f"the tensors are on {device}"
-        if dtype not in (torch.bfloat16, torch.float16, torch.float32):
-            return f"its kernels take bfloat16, float16 and float32, not {dtype}"
+        if room not in _CPU_DTYPES:
+            return f"this version ships no such kernels for {room}"
+        if dtype not in _CPU_DTYPES[room]:
+            return f"its kernels take {_listed(_CPU_DTYPES[room])}, not {dtype}"
         from . import _native
 
         return _native.obstacle()
@@ -34,8 +48,8 @@ def obstacle(impl: Impl, device: torch.device, dtype: torch.dtype) -> str | None
 def resolve(op: str, impl: Impl, x: Tensor) -> Impl:
     """The implementation that serves `x`. A named one is never replaced by another."""
     if impl is Impl.AUTO:
-        return next(i for i in _PREFERENCE if obstacle(i, x.device, x.dtype) is None)
-    reason = obstacle(impl, x.device, x.dtype)
+        return next(i for i in _PREFERENCE if obstacle(i, x.device, x.dtype, op) is None)
+    reason = obstacle(impl, x.device, x.dtype, op)
     if reason is not None:
         raise UnsupportedError(
             f"{op}: impl='{impl.value}' cannot run here: {reason}; use impl='auto' or 'torch'."
@@ -57,7 +71,7 @@ def explain(name: str, *args: Tensor | None) -> str:
     lines = []
     chosen = None
     for impl in _PREFERENCE:
-        reason = obstacle(impl, device, dtype)
+        reason = obstacle(impl, device, dtype, name)
         if reason is None and chosen is None:
             chosen = impl
         verdict = f"not here: {reason}" if reason else "chosen" if impl is chosen else "available"
@@ -65,3 +79,8 @@ def explain(name: str, *args: Tensor | None) -> str:
     assert chosen is not None
     kind = f"{str(dtype).removeprefix('torch.')} on {device}"
     return "\n".join([f"{name}, {kind}: impl='auto' takes '{chosen.value}'", *lines])
+
+
+def _listed(dtypes: Sequence[torch.dtype]) -> str:
+    *most, last = (str(dtype).removeprefix("torch.") for dtype in dtypes)
+    return f"{', '.join(most)} and {last}" if most else last

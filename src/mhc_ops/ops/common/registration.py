@@ -36,7 +36,7 @@ def empty_results(x: Tensor, layout: Any) -> tuple[Tensor, ...]:
     return present(x, [None if s is None else x.new_empty(s[0], dtype=s[1]) for s in layout])
 
 
-def one_by_one(op: Callable[..., tuple[Tensor, ...]]) -> Callable[..., Any]:
+def one_by_one(op: Callable[..., Any]) -> Callable[..., Any]:
     """A vmap rule that runs the operator once a slice and stacks the results."""
 
     def rule(info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
@@ -47,6 +47,8 @@ def one_by_one(op: Callable[..., tuple[Tensor, ...]]) -> Callable[..., Any]:
             op(*(pick(a, d, i) for a, d in zip(args, in_dims, strict=True)))
             for i in range(info.batch_size)
         ]
+        if isinstance(slices[0], Tensor):
+            return torch.stack(slices), 0
         outputs = tuple(torch.stack(column) for column in zip(*slices, strict=True))
         return outputs, (0,) * len(outputs)
 

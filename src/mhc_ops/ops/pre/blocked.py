@@ -7,7 +7,7 @@ sum_f phi * G, and the gradient that reaches x is g @ (phi * gamma). hf32 rounds
 cannot fold gamma and forms gamma * x block by block instead.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -24,14 +24,10 @@ from ..common.numerics import (
     rows_matmul_wide,
     spread,
 )
+from ..common.outputs import fresh as fresh
 from .checks import PreNumbers, PreSizes
 
 _TOKENS_ON_CPU = 64  # a block of x stays in the L2 cache; divides SUPERBLOCK
-
-
-def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An empty tensor for an output."""
-    return x.new_empty(shape, dtype=dtype)
 
 
 def forward(
