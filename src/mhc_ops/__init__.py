@@ -12,6 +12,7 @@ from .errors import (
 from .impls import explain
 from .ops.post.api import mhc_post, mhc_post_backward, mhc_post_forward
 from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from .ops.sinkhorn.api import sinkhorn, sinkhorn_backward, sinkhorn_forward
 from .version import __version__
 
 __all__ = [
@@ -30,4 +31,7 @@ __all__ = [
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_forward",
+    "sinkhorn",
+    "sinkhorn_backward",
+    "sinkhorn_forward",
 ]

@@ -1,5 +1,6 @@
 """Which implementations exist here, and which one `auto` takes."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -11,8 +12,13 @@ from .types import Impl
 OPERATORS = (
     *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
     *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
+    *("sinkhorn", "sinkhorn_forward", "sinkhorn_backward"),
 )
-_WITH_CPU_KERNELS = ("mhc_pre", "mhc_post")  # stems of operators
+# The operators with C++ kernels, and the dtypes of the leading tensor that these take.
+_CPU_DTYPES = {
+    "mhc_pre": (torch.bfloat16, torch.float16, torch.float32),
+    "mhc_post": (torch.bfloat16, torch.float16, torch.float32),
+}
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
     Impl.REFERENCE: "eager torch in the order of the equations, any device",
@@ -25,14 +31,15 @@ _WHAT = {
 def obstacle(
     impl: Impl, device: torch.device, dtype: torch.dtype, op: str = "mhc_pre"
 ) -> str | None:
-    """Why `impl` cannot serve `op` on tensors of this kind, or None if it can."""
+    """Why `impl` cannot serve operator `op` on tensors of this kind, or None if it can."""
+    room = op.removesuffix("_forward").removesuffix("_backward")
     if impl is Impl.CPU:
-        if op.removesuffix("_forward").removesuffix("_backward") not in _WITH_CPU_KERNELS:
-            return "this version ships no such kernels for this operator"
         if device.type != "cpu":
             return f"the tensors are on {device}"
-        if dtype not in (torch.bfloat16, torch.float16, torch.float32):
-            return f"its kernels take bfloat16, float16 and float32, not {dtype}"
+        if room not in _CPU_DTYPES:
+            return f"this version ships no such kernels for {room}"
+        if dtype not in _CPU_DTYPES[room]:
+            return f"its kernels take {_listed(_CPU_DTYPES[room])}, not {dtype}"
         from . import _native
 
         return _native.obstacle()
@@ -80,3 +87,8 @@ def explain(name: str, *args: Tensor | None) -> str:
     assert chosen is not None
     kind = f"{str(dtype).removeprefix('torch.')} on {device}"
     return "\n".join([f"{name}, {kind}: impl='auto' takes '{chosen.value}'", *lines])
+
+
+def _listed(dtypes: Sequence[torch.dtype]) -> str:
+    *most, last = (str(dtype).removeprefix("torch.") for dtype in dtypes)
+    return f"{', '.join(most)} and {last}" if most else last

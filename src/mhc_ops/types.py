@@ -46,6 +46,16 @@ class MhcPreBackward(NamedTuple):
     grad_gamma: Tensor | None
 
 
+class Sinkhorn(NamedTuple):
+    """Outputs of sinkhorn: h_res [.., N, N] as [from, to]; the largest |row sum - 1| and
+    |column sum - 1| of each token, [..], None unless return_defect. All in the dtype of the logits.
+    """
+
+    h_res: Tensor
+    row_defect: Tensor | None
+    column_defect: Tensor | None
+
+
 class MhcPre(NamedTuple):
     """Outputs of the differentiable mhc_pre.
 

@@ -52,6 +52,15 @@ def channel_sum(values: Tensor) -> Tensor:
     return pair.sum(-1)[:1].reshape(values.shape[:-1])
 
 
+def ordered_sum(t: Tensor, dim: int) -> Tensor:
+    """Sum along a short dimension, kept with size 1, one slice after the other from the first."""
+    parts = t.split(1, dim)
+    total: Tensor = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
 def mean_square(x: Tensor, dims: int | tuple[int, ...]) -> Tensor:
     """Mean of x^2 over `dims`, in float64: in float32 the squares overflow from 2e19 on."""
     return x.to(torch.float64).square().mean(dims)

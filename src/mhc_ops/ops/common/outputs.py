@@ -41,6 +41,11 @@ def hand_over(results: Sequence[Tensor | None], out: Sequence[Tensor | None] | N
     return final
 
 
+def fresh(like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """An empty tensor for an output."""
+    return like.new_empty(shape, dtype=dtype)
+
+
 def contiguous(t: Tensor | None) -> Tensor | None:
     return None if t is None else t.contiguous()
 

@@ -7,8 +7,6 @@ sum_f phi * G, and the gradient that reaches x is g @ (phi * gamma). hf32 rounds
 cannot fold gamma and forms gamma * x block by block instead.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -24,12 +22,8 @@ from ..common.numerics import (
     rows_matmul_wide,
     spread,
 )
+from ..common.outputs import fresh as fresh
 from .checks import PreNumbers, PreSizes
-
-
-def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An empty tensor for an output."""
-    return x.new_empty(shape, dtype=dtype)
 
 
 def forward(

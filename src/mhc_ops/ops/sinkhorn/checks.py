@@ -1,0 +1,109 @@
+"""The contract of sinkhorn and its backward, for every door: shapes, dtypes, devices, options."""
+
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...errors import ArgumentError, DtypeError, ShapeError
+from ...types import Sinkhorn
+from ..common.checking import Contract, check_is_tensor
+
+NUM_ITERS = 20
+EPS = 1e-6
+EPS_MODES = ("add", "clamp", "none")
+ORDERS = ("columns_last", "rows_last")
+MOST_ITERS = 1000
+_DTYPES = (torch.float32, torch.float64)
+
+
+class SinkhornSizes(NamedTuple):
+    """Sizes of one call: `lead` is what stands before [N, N] in logits, T its product."""
+
+    lead: tuple[int, ...]
+    T: int
+    N: int
+
+
+class SinkhornNumbers(NamedTuple):
+    """The options of one call, in the order in which the registered operators take them."""
+
+    num_iters: int = NUM_ITERS
+    eps: float = EPS
+    eps_mode: str = "add"
+    order: str = "columns_last"
+    temperature: float = 1.0
+
+
+class SinkhornBackward(NamedTuple):
+    """The one output of the backward, as `out` tuples and layouts name it."""
+
+    grad_logits: Any
+
+
+def sinkhorn_numbers(
+    op: str, num_iters: int, eps: float, eps_mode: str, order: str, temperature: float
+) -> SinkhornNumbers:
+    """Check the options; an eps of 0 is no eps, in every mode."""
+    if isinstance(num_iters, bool) or not isinstance(num_iters, int):
+        raise ArgumentError(
+            f"{op}: num_iters must be an int in 0..{MOST_ITERS}, got {type(num_iters).__name__}."
+        )
+    if not 0 <= num_iters <= MOST_ITERS:
+        raise ArgumentError(f"{op}: num_iters must be in 0..{MOST_ITERS}, got {num_iters}.")
+    if not 0 <= eps < 1:
+        raise ArgumentError(f"{op}: eps must be in [0, 1), got {eps}.")
+    if eps_mode not in EPS_MODES:
+        raise ArgumentError(f"{op}: eps_mode must be one of {_named(EPS_MODES)}, got {eps_mode!r}.")
+    if order not in ORDERS:
+        raise ArgumentError(f"{op}: order must be one of {_named(ORDERS)}, got {order!r}.")
+    if not 0 < temperature < float("inf"):
+        raise ArgumentError(f"{op}: temperature must be positive and finite, got {temperature}.")
+    if eps_mode == "none" or eps == 0:
+        return SinkhornNumbers(num_iters, 0.0, "none", order, temperature)
+    return SinkhornNumbers(num_iters, eps, eps_mode, order, temperature)
+
+
+def check_forward(logits: Tensor, op: str = "sinkhorn_forward") -> SinkhornSizes:
+    """Check what the forward is given; the sizes of the call."""
+    check_is_tensor(op, "logits", logits)
+    if logits.dim() < 2 or logits.shape[-1] != logits.shape[-2]:
+        raise ShapeError(
+            f"{op}: logits must be [.., N, N] as [from, to], got {list(logits.shape)}; "
+            f"unflatten a last dimension of N*N."
+        )
+    if logits.shape[-1] < 1:
+        raise ShapeError(f"{op}: logits must have N >= 1, got {list(logits.shape)}.")
+    if logits.dtype not in _DTYPES:
+        raise DtypeError(
+            f"{op}: logits must be float32 or float64, got {logits.dtype}; "
+            f"cast it with .to(torch.float32)."
+        )
+    lead = tuple(logits.shape[:-2])
+    return SinkhornSizes(lead, prod(lead), int(logits.shape[-1]))
+
+
+def check_backward(
+    logits: Tensor, grad_h_res: Tensor, op: str = "sinkhorn_backward"
+) -> SinkhornSizes:
+    """Check what the backward is given; the sizes of the call."""
+    sizes = check_forward(logits, op)
+    contract = Contract(op, logits, sizes.lead, {"N": sizes.N}, subject="logits")
+    contract.check("grad_h_res", grad_h_res, ("..", "N", "N"), logits.dtype)
+    return sizes
+
+
+def forward_layout(sizes: SinkhornSizes, logits: Tensor, return_defect: bool) -> Sinkhorn:
+    """(shape, dtype) of every output; None for defects that are not asked for."""
+    defect = (sizes.lead, logits.dtype) if return_defect else None
+    fields: Any = (((*sizes.lead, sizes.N, sizes.N), logits.dtype), defect, defect)
+    return Sinkhorn(*fields)
+
+
+def backward_layout(sizes: SinkhornSizes, logits: Tensor) -> SinkhornBackward:
+    return SinkhornBackward(((*sizes.lead, sizes.N, sizes.N), logits.dtype))
+
+
+def _named(names: tuple[str, ...]) -> str:
+    return ", ".join(repr(name) for name in names)

@@ -1,0 +1,72 @@
+"""One call of sinkhorn or its backward on real tensors: check, choose, allocate, compute."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ...impls import resolve
+from ...types import Impl, Sinkhorn
+from ..common.checking import check_out
+from ..common.outputs import allocate, hand_over, without_autocast
+from . import blocked, reference
+from .checks import (
+    SinkhornBackward,
+    SinkhornNumbers,
+    backward_layout,
+    check_backward,
+    check_forward,
+    forward_layout,
+)
+
+
+def forward(
+    logits: Tensor,
+    numbers: SinkhornNumbers,
+    return_defect: bool,
+    impl: Impl,
+    out: Sequence[Tensor | None] | None = None,
+) -> Sinkhorn:
+    sizes = check_forward(logits)
+    layout = forward_layout(sizes, logits, return_defect)
+    if out is not None:
+        check_out("sinkhorn_forward", out, layout, logits)
+    chosen = resolve("sinkhorn_forward", impl, logits)
+    with without_autocast(logits):
+        if chosen is Impl.REFERENCE:
+            result = reference.forward(logits, numbers, return_defect)
+            return Sinkhorn(*hand_over(result, out))
+        kernels = _kernels(chosen)
+        work = Sinkhorn(*allocate(layout, out, logits, kernels))
+        kernels.forward(sizes, logits, numbers, work)
+        return Sinkhorn(*hand_over(work, out))
+
+
+def backward(
+    logits: Tensor,
+    grad_h_res: Tensor,
+    numbers: SinkhornNumbers,
+    impl: Impl,
+    out: Sequence[Tensor | None] | None = None,
+) -> Tensor:
+    sizes = check_backward(logits, grad_h_res)
+    layout = backward_layout(sizes, logits)
+    if out is not None:
+        check_out("sinkhorn_backward", out, layout, logits)
+    chosen = resolve("sinkhorn_backward", impl, logits)
+    grad: Tensor
+    with without_autocast(logits):
+        if chosen is Impl.REFERENCE:
+            (grad,) = hand_over([reference.backward(logits, grad_h_res, numbers)], out)
+            return grad
+        kernels = _kernels(chosen)
+        work = SinkhornBackward(*allocate(layout, out, logits, kernels))
+        kernels.backward(sizes, logits, grad_h_res, numbers, work)
+        (grad,) = hand_over(work, out)
+        return grad
+
+
+def _kernels(impl: Impl) -> Any:
+    """The module that computes into given tensors."""
+    assert impl is Impl.TORCH
+    return blocked
