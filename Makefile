@@ -11,6 +11,7 @@ venv: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find csrc include -type f)
 	$(PYTHON) -m venv $(VENV)
+	@echo "installing torch, then building mhc-ops (minutes)"
 	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt torch
 	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	touch $@

@@ -9,8 +9,8 @@
 
 #if defined(MHC_STD_THREAD)
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 #else
@@ -56,7 +56,7 @@ void *workspace(size_t bytes) {
 struct Meeting {
     std::mutex mutex;
     std::condition_variable all_here;
-    int size, waiting = 0;
+    int size = 0, waiting = 0;  // size is known once every thread that can has started
     uint64_t round = 0;
 };
 
@@ -75,12 +75,27 @@ void Team::barrier() const {
 }
 
 void run_team(int threads, void (*body)(const Team &, void *), void *argument) {
-    const int size = max_threads(threads);
+    const int wanted = max_threads(threads);
     Meeting meeting;
-    meeting.size = size;
     std::vector<std::thread> others;
-    for (int rank = 1; rank < size; rank++)
-        others.emplace_back([=, &meeting] { body(Team{rank, size, &meeting}, argument); });
+    try {
+        others.reserve(wanted - 1);
+        for (int rank = 1; rank < wanted; rank++)
+            others.emplace_back([=, &meeting] {
+                {
+                    std::unique_lock<std::mutex> lock(meeting.mutex);
+                    meeting.all_here.wait(lock, [&] { return meeting.size > 0; });
+                }
+                body(Team{rank, meeting.size, &meeting}, argument);
+            });
+    } catch (const std::exception &) {  // no more threads or memory: go on with those that started
+    }
+    const int size = (int)others.size() + 1;
+    {
+        std::unique_lock<std::mutex> lock(meeting.mutex);
+        meeting.size = size;
+    }
+    meeting.all_here.notify_all();
     body(Team{0, size, &meeting}, argument);
     for (std::thread &other : others) other.join();
 }

@@ -159,7 +159,8 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     if not found:
         return (
             None,
-            "the library of CPU kernels was not built (no C++ compiler when mhc-ops was installed)",
+            "the library of CPU kernels was not built when mhc-ops was installed (no C++ compiler, "
+            "or it failed; `pip install -v` shows why)",
         )
     try:
         library = ctypes.CDLL(str(found[0]))

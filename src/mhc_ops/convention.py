@@ -1,6 +1,9 @@
 """The few numbers in which published mHC libraries differ, with a preset for each library."""
 
 from dataclasses import dataclass
+from math import inf
+
+from .errors import ArgumentError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,7 @@ class Convention:
         "to_from": the entry from j to i. The operators' own h_res is always [from, to]; the
         permutation form (N! rows) has no such order and is left as it is.
 
-    Values from `spec/conventions.md`; `dataclasses.replace` makes variants.
+    `dataclasses.replace` makes variants of a preset.
     """
 
     norm_eps: float = 1e-6
@@ -26,12 +29,18 @@ class Convention:
     res_rows: str = "from_to"
 
     def __post_init__(self) -> None:
+        for name in ("norm_eps", "hc_eps", "post_scale", "post_eps"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not -inf < value < inf:
+                raise ArgumentError(f"Convention: {name} must be a finite number, got {value!r}.")
+        if self.norm_eps < 0:
+            raise ArgumentError(f"Convention: norm_eps must not be negative, got {self.norm_eps}.")
+        if self.post_scale == 0:
+            raise ArgumentError("Convention: post_scale must not be 0; it scales h_post's sigmoid.")
         if self.res_rows not in ("from_to", "to_from"):
-            raise ValueError(
+            raise ArgumentError(
                 f"Convention: res_rows must be 'from_to' or 'to_from', got {self.res_rows!r}."
             )
-        if not self.post_scale:
-            raise ValueError("Convention: post_scale must not be 0; it scales h_post's sigmoid.")
 
     @classmethod
     def deepseek_v4(cls) -> "Convention":
@@ -47,7 +56,7 @@ class Convention:
     def megatron(cls, *, branch: str = "main") -> "Convention":
         """Megatron-LM: "main" has no gate eps and rows [to, from]; "dev" both as DeepSeek-V4."""
         if branch not in ("main", "dev"):
-            raise ValueError(
+            raise ArgumentError(
                 f"Convention.megatron: branch must be 'main' or 'dev', got {branch!r}."
             )
         if branch == "dev":

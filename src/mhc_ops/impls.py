@@ -73,7 +73,12 @@ def explain(name: str, *args: Tensor | None) -> str:
     """
     if name not in OPERATORS:
         raise ArgumentError(f"explain: name must be one of {', '.join(OPERATORS)}, got {name!r}.")
-    x = next((a for a in args if isinstance(a, Tensor)), None)
+    for arg in args:
+        if arg is not None and not isinstance(arg, Tensor):
+            raise ArgumentError(f"explain: args must be tensors, got {type(arg).__name__}.")
+    x = next((a for a in args if a is not None), None)
+    if x is not None and not x.dtype.is_floating_point:
+        raise ArgumentError(f"explain: no operator takes {x.dtype}; give the call's own tensors.")
     device = torch.device("cpu") if x is None else x.device
     dtype = torch.bfloat16 if x is None else x.dtype
     lines = []

@@ -38,6 +38,14 @@ Handle = _Out | None
 Views = dict[str, Tensor | None]
 """Inputs and outputs by snake case name, as torch tensors on the caller's memory."""
 
+
+def required(views: Views, name: str) -> Tensor:
+    """A tensor that the checks have found to be given."""
+    tensor = views[name]
+    assert tensor is not None
+    return tensor
+
+
 Compute = Callable[[Views, Mapping[str, float]], None]
 """The math of an operator: reads the inputs among the views and writes the outputs."""
 

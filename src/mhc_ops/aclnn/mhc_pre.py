@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from ..ops.pre.api import mhc_pre_forward
-from .executor import OUT, FirstPhase, Handle, Views, aclOpExecutor, first_phase, second_phase
-from .memory import required, targets, write_back
+from .executor import (
+    OUT,
+    FirstPhase,
+    Handle,
+    Views,
+    aclOpExecutor,
+    first_phase,
+    required,
+    second_phase,
+)
 from .runtime import aclrtStream
 from .tensor import aclTensor
 
@@ -19,8 +27,7 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
     alpha = required(views, "alpha")
     if len(alpha) == 2:
         views = {**views, "h_res": None}
-    out = targets(views, _OUTPUTS)
-    result = mhc_pre_forward(
+    mhc_pre_forward(
         required(views, "x"),
         required(views, "phi"),
         alpha,
@@ -32,9 +39,8 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
         # kernel snapshot that has it win.
         post_eps=attrs["hc_eps"] if len(alpha) == 2 else 0.0,
         precision="hf32" if attrs["op_impl_mode"] == 1 else "fp32",
-        out=out,
+        out=tuple(views[name] for name in _OUTPUTS),
     )
-    write_back(views, _OUTPUTS, out, result)
 
 
 def aclnnMhcPreGetWorkspaceSize(

@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from ..ops.pre.api import mhc_pre_backward
-from .executor import OUT, FirstPhase, Handle, Views, aclOpExecutor, first_phase, second_phase
-from .memory import required, targets, write_back
+from .executor import (
+    OUT,
+    FirstPhase,
+    Handle,
+    Views,
+    aclOpExecutor,
+    first_phase,
+    required,
+    second_phase,
+)
 from .runtime import aclrtStream
 from .tensor import aclTensor
 
@@ -19,8 +27,7 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
     grad_gamma = views["grad_gamma"]
     if views["gamma"] is None and grad_gamma is not None:
         views = {**views, "grad_gamma": None}
-    out = targets(views, _OUTPUTS)
-    result = mhc_pre_backward(
+    mhc_pre_backward(
         required(views, "x"),
         required(views, "phi"),
         required(views, "alpha"),
@@ -35,9 +42,8 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
         views["grad_x_post"],
         hc_eps=attrs["hc_eps"],
         precision="hf32" if attrs["op_impl_mode"] == 1 else "fp32",
-        out=out,
+        out=tuple(views[name] for name in _OUTPUTS),
     )
-    write_back(views, _OUTPUTS, out, result)
     if views["gamma"] is None and grad_gamma is not None:
         grad_gamma.zero_()
 

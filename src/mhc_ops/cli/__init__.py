@@ -1,4 +1,4 @@
-"""The command `mhc-ops`. Needs the extra: pip install 'mhc-ops[cli]'."""
+"""The command `mhc-ops`. Needs the extra: pip install '.[cli]'."""
 
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(
             f"mhc-ops: the command line needs the package {error.name};"
-            " install it with: pip install 'mhc-ops[cli]'",
+            " install it with: pip install '.[cli]'",
             file=sys.stderr,
         )
         return 2

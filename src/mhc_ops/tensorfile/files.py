@@ -109,7 +109,7 @@ def _format(path: Path, module: str) -> _Format:
         return cast(_Format, importlib.import_module(module, __package__))
     except ModuleNotFoundError as error:
         raise FileError(
-            f"{path}: needs the Python package {error.name}; pip install 'mhc-ops[cli]'."
+            f"{path}: needs the Python package {error.name}; pip install '.[cli]'."
         ) from error
 
 

@@ -20,7 +20,10 @@ _DTYPES, _ATTRS, _OP = "__dtypes__", "__attrs__", "__op__"
 
 def load(path: Path) -> TensorSet:
     with path.open("rb") as file:  # numpy would leave a damaged file open
-        archive = np.load(file, allow_pickle=False)
+        try:
+            archive = np.load(file, allow_pickle=False)
+        except ValueError:  # numpy's own text recommends pickle, which must not be tried on it
+            archive = None
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise FileError("is not an .npz archive")
         entries: dict[str, Any] = {name: archive[name] for name in archive.files}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...errors import ArgumentError, DeviceError, DtypeError, ShapeError
 from ...types import Impl
+from .memory import overlaps_itself, share_bytes
 
 X_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
@@ -89,8 +90,8 @@ def parse_impl(op: str, impl: str | Impl) -> Impl:
 def check_out(op: str, out: Sequence[Tensor | None], layout: Any, x: Tensor) -> None:
     """Check a caller's `out` tuple against the layout; None entries are for us to allocate."""
     names = layout._fields
-    if not isinstance(out, Sequence) or len(out) != len(names):
-        got = f"{len(out)} entries" if isinstance(out, Sequence) else type(out).__name__
+    if not isinstance(out, (tuple, list)) or len(out) != len(names):
+        got = f"{len(out)} entries" if isinstance(out, (tuple, list)) else describe(out)
         raise ArgumentError(
             f"{op}: out must be a tuple of {len(names)} entries ({', '.join(names)}), got {got}."
         )
@@ -103,6 +104,14 @@ def check_out(op: str, out: Sequence[Tensor | None], layout: Any, x: Tensor) -> 
                 f"got {describe(given)}."
             )
         check_target(op, f"out.{name}", given, expected, x)
+    present = [(name, t) for name, t in zip(names, out, strict=True) if t is not None]
+    for i, (name, a) in enumerate(present):
+        for other, b in present[:i]:
+            if share_bytes(a, b):
+                raise ArgumentError(
+                    f"{op}: out.{name} must not share memory with out.{other}; "
+                    f"give each result its own tensor."
+                )
 
 
 def check_target(op: str, name: str, given: Tensor, expected: Any, x: Tensor) -> None:
@@ -115,6 +124,11 @@ def check_target(op: str, name: str, given: Tensor, expected: Any, x: Tensor) ->
         raise DtypeError(f"{op}: {name} must be {dtype}, got {given.dtype}.")
     if given.device != x.device:
         raise DeviceError(f"{op}: {name} must be on {x.device} as x, got {given.device}.")
+    if overlaps_itself(given):
+        raise ArgumentError(
+            f"{op}: {name} must have one place in memory for each element, got strides "
+            f"{list(given.stride())}; pass a tensor that is not expanded."
+        )
     if given.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
             f"{op}: {name} requires grad, and out= writes past autograd; pass a detached tensor."
@@ -125,10 +139,10 @@ def parse_wanted(op: str, wanted: Iterable[str] | None, gradients: Sequence[str]
     """Which of `gradients` to compute; names with or without their "grad_", None for all."""
     if wanted is None:
         return [True] * len(gradients)
-    if isinstance(wanted, str):
+    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
         raise ArgumentError(
-            f"{op}: wanted must be a collection of names, got the string {wanted!r}; "
-            f"write wanted=({wanted!r},)."
+            f"{op}: wanted must be a collection of names such as ({gradients[0]!r},), "
+            f"got {wanted!r}."
         )
     names = {w if str(w).startswith("grad_") else f"grad_{w}" for w in wanted}
     if not names <= set(gradients):
@@ -141,6 +155,17 @@ def parse_wanted(op: str, wanted: Iterable[str] | None, gradients: Sequence[str]
 def check_is_tensor(op: str, name: str, value: object) -> None:
     if not isinstance(value, Tensor):
         raise ArgumentError(f"{op}: {name} must be a tensor, got {type(value).__name__}.")
+    if value.layout is not torch.strided:
+        raise ArgumentError(
+            f"{op}: {name} must be a dense tensor, got {value.layout}; use .to_dense()."
+        )
+
+
+def check_are_tensors(op: str, optional: Sequence[str] = (), **values: object) -> None:
+    """Check types before a registered operator does, whose own error would print the data."""
+    for name, value in values.items():
+        if value is not None or name not in optional:
+            check_is_tensor(op, name, value)
 
 
 def describe(value: object) -> str:

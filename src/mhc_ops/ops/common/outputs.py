@@ -8,23 +8,33 @@ import torch
 from torch import Tensor
 
 from ...errors import UnsupportedError
+from . import memory
 
 _NOTHING = nullcontext()
 
 
 def allocate(
-    layout: Any, out: Sequence[Tensor | None] | None, like: Tensor, kernels: Any
+    layout: Any, out: Sequence[Tensor | None] | None, inputs: Sequence[Tensor | None], kernels: Any
 ) -> list[Any]:
-    """Contiguous tensors to write into: the caller's where they fit, fresh ones otherwise."""
-    given = out or (None,) * len(layout)
+    """Contiguous tensors to write into: the caller's where they fit, fresh ones otherwise.
+
+    A target on an input's memory does not fit: the kernels still read there while they write.
+    """
+    like = inputs[0]
+    if out is None:
+        return [None if spec is None else kernels.fresh(like, *spec) for spec in layout]
+    read = [t for t in inputs if t is not None]
     return [
-        None
-        if spec is None
-        else target
-        if target is not None and target.is_contiguous()
-        else kernels.fresh(like, *spec)
-        for spec, target in zip(layout, given, strict=True)
+        target if fits(target, read) else None if spec is None else kernels.fresh(like, *spec)
+        for spec, target in zip(layout, out, strict=True)
     ]
+
+
+def fits(target: Tensor | None, read: Sequence[Tensor]) -> bool:
+    """Whether a kernel may write straight into `target` while it reads the others."""
+    if target is None or not target.is_contiguous():
+        return False
+    return not any(memory.may_overlap(target, t) for t in read)
 
 
 def hand_over(results: Sequence[Tensor | None], out: Sequence[Tensor | None] | None) -> list[Any]:

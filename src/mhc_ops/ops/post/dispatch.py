@@ -33,7 +33,7 @@ def forward(
             (result,) = hand_over([reference.forward(x, h_res, h_out, h_post, bias)], [out])
             return result
         kernels = _kernels(chosen)
-        work = allocate([layout], [out], x, kernels)
+        work = allocate([layout], [out], (x, h_res, h_out, h_post, bias), kernels)
         gates = contiguous(h_res), h_out, h_post.contiguous(), contiguous(bias)
         kernels.forward(sizes, x, *gates, *work)
         (result,) = hand_over(work, [out])
@@ -62,7 +62,9 @@ def backward(
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPostBackward(*hand_over(kept, out))
         kernels = _kernels(chosen)
-        work = MhcPostBackward(*allocate(layout, out, x, kernels))
+        work = MhcPostBackward(
+            *allocate(layout, out, (grad_out, x, h_res, h_out, h_post, bias), kernels)
+        )
         gates = contiguous(h_res), h_out, h_post.contiguous(), contiguous(bias)
         kernels.backward(sizes, grad_out, x, *gates, work)
         return MhcPostBackward(*hand_over(work, out))

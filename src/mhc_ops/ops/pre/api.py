@@ -8,12 +8,13 @@ from torch import Tensor
 
 from ...convention import Convention
 from ...types import Impl, MhcPre, MhcPreBackward, MhcPreForward
-from ..common.checking import parse_impl
+from ..common.checking import check_are_tensors, parse_impl
 from ..common.forward_mode import forward_mode_is_on
 from ..common.outputs import refuse_out
 from ..common.registration import needs_no_dispatcher
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import pre_function
+from .calls import PreBackwardCall
 from .checks import (
     HC_EPS,
     NORM_EPS,
@@ -88,6 +89,9 @@ def mhc_pre_forward(
     elif needs_no_dispatcher(*inputs):
         result = dispatch.forward(*inputs, numbers, chosen)
     else:
+        check_are_tensors(
+            "mhc_pre_forward", ("gamma",), x=x, phi=phi, alpha=alpha, bias=bias, gamma=gamma
+        )
         result = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
     h_res = _reoriented(result[2], x, convention) if len(alpha) == 3 else None
     h_in, h_post, _, inv_rms, h_mix, h_pre = result
@@ -131,8 +135,10 @@ def mhc_pre_backward(
             zeros.
         hc_eps, post_eps, convention: those of the forward call.
         precision: "hf32" rounds the operands of both matmuls: g and phi, g and gamma*x.
-        wanted: names of the gradients to compute, such as ("grad_x", "grad_phi"); None for all.
-        out: tuple of five tensors to write into, in output order; None entries are allocated.
+        wanted: names of the gradients to compute, such as ("grad_x", "grad_phi"), or short ("x",
+            "phi"); None for all.
+        out: tuple of five tensors to write into, in output order; None entries are allocated. A
+            result may lie on an input's memory, such as grad_x on x.
 
     Returns:
         MhcPreBackward(grad_x, grad_phi, grad_alpha, grad_bias, grad_gamma); None for what is not
@@ -153,10 +159,15 @@ def mhc_pre_backward(
     if out is not None:
         refuse_out("mhc_pre_backward", *tensors)
         return dispatch.backward(*tensors, numbers, chosen, computed, out)
-    if any(t is None for t in (inv_rms, h_mix, h_pre, h_post)):
-        check_backward(*tensors)  # names the missing tensor; the registered operator could not
     if needs_no_dispatcher(*tensors):
         return dispatch.backward(*tensors, numbers, chosen, computed)
+    if not all(isinstance(t, Tensor) for t in saved):
+        check_backward(*tensors)  # names the missing tensor; the registered operator could not
+    check_are_tensors(
+        "mhc_pre_backward",
+        ("grad_h_res", "gamma", "grad_x_post"),
+        **dict(zip(PreBackwardCall._fields, tensors, strict=False)),
+    )
     grads = torch.ops.mhc.pre_backward(*tensors, *numbers, chosen.value, list(computed))
     return MhcPreBackward(*(g if c else None for g, c in zip(grads, computed, strict=True)))
 
@@ -179,13 +190,12 @@ def mhc_pre(
 
     Returns:
         MhcPre(h_in, h_post, h_res_logits, x). The last is the input handed on: give it to mhc_post
-        (or to anything else), and its gradient is added to grad_x inside the one backward kernel.
+        (or to anything else), and its gradient is added to grad_x inside the one backward call.
         Left unused it costs nothing.
 
     Saves for backward: x and the parameters by reference, and F + 2N + 1 numbers a token. Gradients
     that no input asks for are not computed. Second derivatives are exact, through the reference's
-    equations. Forward-mode differentiation needs impl="reference", which is plain differentiable
-    torch.
+    equations. Forward-mode differentiation needs impl="auto" or "reference" and precision="fp32".
     """
     numbers = pre_numbers("mhc_pre", norm_eps, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre", impl)

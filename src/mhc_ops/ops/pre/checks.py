@@ -63,6 +63,14 @@ def pre_numbers(
     """Merge the keyword numbers with a convention; naming one number in both places is an error."""
     if precision not in ("fp32", "hf32"):
         raise ArgumentError(f"{op}: precision must be 'fp32' or 'hf32', got {precision!r}.")
+    for name, value in (("norm_eps", norm_eps), ("hc_eps", hc_eps), ("post_eps", post_eps)):
+        if not isinstance(value, (int, float)):
+            raise ArgumentError(f"{op}: {name} must be a number, got {type(value).__name__}.")
+    if convention is not None and not isinstance(convention, Convention):
+        raise ArgumentError(
+            f"{op}: convention must be a Convention, such as Convention.megatron(), got "
+            f"{convention!r}."
+        )
     if not 0 <= norm_eps < inf:
         raise ArgumentError(f"{op}: norm_eps must be finite and not negative, got {norm_eps}.")
     for name, value in (("hc_eps", hc_eps), ("post_eps", post_eps)):

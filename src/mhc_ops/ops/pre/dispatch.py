@@ -40,7 +40,7 @@ def forward(
             result = reference.forward(x, phi, alpha, bias, gamma, numbers)
             return MhcPreForward(*hand_over(result, out))
         kernels = _kernels(chosen)
-        work = MhcPreForward(*allocate(layout, out, x, kernels))
+        work = MhcPreForward(*allocate(layout, out, (x, phi, alpha, bias, gamma), kernels))
         kernels.forward(
             sizes,
             x,
@@ -97,7 +97,14 @@ def backward(
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPreBackward(*hand_over(kept, out))
         kernels = _kernels(chosen)
-        work = MhcPreBackward(*allocate(layout, out, x, kernels))
+        work = MhcPreBackward(
+            *allocate(
+                layout,
+                out,
+                (x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, *saved, gamma, grad_x_post),
+                kernels,
+            )
+        )
         kernels.backward(
             sizes,
             x,

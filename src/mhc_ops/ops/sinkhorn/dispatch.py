@@ -37,7 +37,7 @@ def forward(
             result = reference.forward(logits, numbers, return_defect)
             return Sinkhorn(*hand_over(result, out))
         kernels = _kernels(chosen)
-        work = Sinkhorn(*allocate(layout, out, logits, kernels))
+        work = Sinkhorn(*allocate(layout, out, (logits,), kernels))
         kernels.forward(sizes, logits, numbers, work)
         return Sinkhorn(*hand_over(work, out))
 
@@ -60,7 +60,7 @@ def backward(
             (grad,) = hand_over([reference.backward(logits, grad_h_res, numbers)], out)
             return grad
         kernels = _kernels(chosen)
-        work = SinkhornBackward(*allocate(layout, out, logits, kernels))
+        work = SinkhornBackward(*allocate(layout, out, (logits, grad_h_res), kernels))
         kernels.backward(sizes, logits, grad_h_res, numbers, work)
         (grad,) = hand_over(work, out)
         return grad
