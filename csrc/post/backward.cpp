@@ -18,7 +18,6 @@ namespace MHC_ISA {
 
 namespace {
 
-constexpr int GROUP = 16;         // divides SUPERBLOCK
 constexpr int64_t COLUMNS = 512;  // of grad_bias that a thread reduces at a time
 
 struct Call {
@@ -26,7 +25,7 @@ struct Call {
     const mhc_post_backward_in &in;
     const mhc_post_backward_out &out;
     TokenRows grad_out, x, h_out;
-    int64_t T, per_item;
+    int64_t T;
     bool stream_x, stream_h_out;
     float *gates;   // [threads][N * N + N]
     float *sums;    // [threads][N * N + N][LANES], where N is not unrolled
@@ -38,6 +37,7 @@ struct Call {
 
 struct Token {
     const char *grad_out, *x, *h_out;
+    const char *next_grad_out, *next_x, *next_h_out;  // or NULL
     char *grad_x, *grad_h_out;
     float *grad_h_res, *grad_h_post;
     float *bias_row;  // of the token's group
@@ -62,6 +62,11 @@ template <class E, int N, bool WHOLE>
 MHC_INLINE void columns(const Call &c, const Token &t, int64_t d, int count, vf *sums) {
     const int64_t n = N ? N : c.s.streams;
     const char *from = t.grad_out + d * E::SIZE;
+    if (t.next_x) {
+        fetch_rows(t.next_grad_out, n, c.grad_out.stream_step, d * E::SIZE);
+        if (t.grad_h_res) fetch_rows(t.next_x, n, c.x.stream_step, d * E::SIZE);
+        if (t.grad_h_post) prefetch(t.next_h_out + d * E::SIZE);
+    }
     Pair g[N ? N : 1];
     for (int64_t j = 0; j < N; j++) g[j] = get<E, WHOLE>(from + j * c.grad_out.stream_step, count);
     const auto grad = [&](int64_t j) {
@@ -155,9 +160,9 @@ void run(const Team &team, void *argument) {
     const auto work = kernel<E>(N);
     float *h_res = c.gates + team.rank * (N * N + N), *h_post = h_res + N * N;
     const char *grad_out[GROUP], *x[GROUP], *h_out[GROUP];
-    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, c.per_item);) {
-        const int64_t first = item * c.per_item;
-        const int count = (int)least(c.per_item, c.T - first);
+    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, GROUP);) {
+        const int64_t first = item * GROUP;
+        const int count = (int)least(GROUP, c.T - first);
         c.grad_out.fill(grad_out, first, count);
         c.x.fill(x, first, count);
         c.h_out.fill(h_out, first, count);
@@ -166,7 +171,9 @@ void run(const Team &team, void *argument) {
             if (c.in.h_res) copy_canonical(h_res, c.in.h_res + t * N * N, N * N);
             copy_canonical(h_post, c.in.h_post + t * N, N);
             const mhc_post_backward_out &o = c.out;
-            work(c, {grad_out[i], x[i], h_out[i],
+            const bool more = i + 1 < count;
+            work(c, {grad_out[i], x[i], h_out[i], more ? grad_out[i + 1] : nullptr,
+                     more ? x[i + 1] : nullptr, more ? h_out[i + 1] : nullptr,
                      o.grad_x ? (char *)o.grad_x + t * N * D * E::SIZE : nullptr,
                      o.grad_h_out ? (char *)o.grad_h_out + t * D * E::SIZE : nullptr,
                      o.grad_h_res ? o.grad_h_res + t * N * N : nullptr,
@@ -200,7 +207,6 @@ int post_backward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_backw
               TokenRows(in.h_out, s.inner, size)};
     threads = threads_for(2.0 * (double)T * (double)(N * D) * (double)(N + 1), max_threads(threads));
     c.T = T;
-    c.per_item = out.grad_bias ? GROUP : FEW;
     const auto past_caches = [&](const void *p, int64_t elements) {
         return (uintptr_t)p % 64 == 0 && D * size % 64 == 0 && elements * size > CACHED_OUTPUT;
     };
