@@ -1,16 +1,16 @@
 // MhcPostBackward.
 //
-// Threads take groups of tokens. Of one token, a pair of vectors of every stream of grad_out and x is
-// widened once, and serves
+// Threads take groups of tokens. Of one token, a pair of vectors of every stream of grad_out and x
+// is widened once, and serves
 //   grad_x[i]       = sum_j h_res[i, j] grad_out[j]         out past the caches where it is large
-//   grad_h_res[i,j] = <x[i], grad_out[j]>                   one vector of sums for each, in registers
-//   grad_y          = sum_j h_post[j] grad_out[j]           grad_h_out, and a row of the group for bias
-//   grad_h_post[j]  = <y, grad_out[j]>
+//   grad_h_res[i,j] = <x[i], grad_out[j]>                   one vector of sums for each, in
+//   registers grad_y          = sum_j h_post[j] grad_out[j]           grad_h_out, and a row of the
+//   group for bias grad_h_post[j]  = <y, grad_out[j]>
 // so that every large tensor passes once. N up to 4 is unrolled; beyond, the sums lie in L1 and
 // grad_out is widened again for each stream.
 //
-// grad_bias: a group of 16 tokens sums from zero in its own row; groups are added in ascending order
-// from zero in each superblock of 256, superblocks in ascending order.
+// grad_bias: a group of 16 tokens sums from zero in its own row; groups are added in ascending
+// order from zero in each superblock of 256, superblocks in ascending order.
 #include "post.h"
 
 namespace mhc {
@@ -40,8 +40,8 @@ struct Token {
     const char *next_grad_out, *next_x, *next_h_out;  // or NULL
     char *grad_x, *grad_h_out;
     float *grad_h_res, *grad_h_post;
-    float *bias_row;  // of the token's group
-    bool first;       // in its group
+    float *bias_row;              // of the token's group
+    bool first;                   // in its group
     const float *h_res, *h_post;  // canonical
     float *sums;
 };
@@ -56,8 +56,8 @@ MHC_INLINE void put_pair(Pair v, char *to, int count, bool stream) {
         set<E, WHOLE, false>(v, to, count);
 }
 
-// The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not unrolled;
-// sums: [N * N] of grad_h_res, then [N] of grad_h_post.
+// The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not
+// unrolled; sums: [N * N] of grad_h_res, then [N] of grad_h_post.
 template <class E, int N, bool WHOLE>
 MHC_INLINE void columns(const Call &c, const Token &t, int64_t d, int count, vf *sums) {
     const int64_t n = N ? N : c.s.streams;
@@ -80,8 +80,7 @@ MHC_INLINE void columns(const Call &c, const Token &t, int64_t d, int count, vf 
         }
     if (t.grad_h_post) {
         const Pair y = sublayer_output<E, WHOLE>(t.h_out, c.in.bias, d, count);
-        for (int64_t j = 0; j < n; j++)
-            sums[n * n + j] = add_product(y, grad(j), sums[n * n + j]);
+        for (int64_t j = 0; j < n; j++) sums[n * n + j] = add_product(y, grad(j), sums[n * n + j]);
     }
     if (t.grad_x)
         for (int64_t i = 0; i < n; i++) {
@@ -129,11 +128,16 @@ void one_token(const Call &c, const Token &t) {
 template <class E>
 void (*kernel(int64_t streams))(const Call &, const Token &) {
     switch (streams) {
-        case 1: return one_token<E, 1>;
-        case 2: return one_token<E, 2>;
-        case 3: return one_token<E, 3>;
-        case 4: return one_token<E, 4>;
-        default: return one_token<E, 0>;
+        case 1:
+            return one_token<E, 1>;
+        case 2:
+            return one_token<E, 2>;
+        case 3:
+            return one_token<E, 3>;
+        case 4:
+            return one_token<E, 4>;
+        default:
+            return one_token<E, 0>;
     }
 }
 
@@ -205,7 +209,8 @@ int post_backward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_backw
               TokenRows(in.grad_out, s.inner, size),
               TokenRows(in.x, s.inner, size),
               TokenRows(in.h_out, s.inner, size)};
-    threads = threads_for(2.0 * (double)T * (double)(N * D) * (double)(N + 1), max_threads(threads));
+    threads =
+        threads_for(2.0 * (double)T * (double)(N * D) * (double)(N + 1), max_threads(threads));
     c.T = T;
     const auto past_caches = [&](const void *p, int64_t elements) {
         return (uintptr_t)p % 64 == 0 && D * size % 64 == 0 && elements * size > CACHED_OUTPUT;

@@ -14,8 +14,8 @@ int post_backward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_backw
 
 constexpr int GROUP = 16;  // tokens that a thread takes at a time; divides SUPERBLOCK
 
-// The next token's rows at the columns that are being worked on: a row is too short for the hardware
-// prefetcher to get going.
+// The next token's rows at the columns that are being worked on: a row is too short for the
+// hardware prefetcher to get going.
 MHC_INLINE void fetch_rows(const char *rows, int64_t streams, int64_t step, int64_t offset) {
     for (int64_t i = 0; i < streams; i++) prefetch(rows + i * step + offset);
 }
