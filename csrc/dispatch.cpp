@@ -30,22 +30,27 @@ struct Kernels {
     double (*probe_read)(int64_t, int);
 };
 
-#define MHC_DECLARE(level)                                                            \
-    namespace level {                                                                 \
-    int pre_forward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,        \
-                    const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);    \
-    int pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,       \
-                     const mhc_pre_backward_in &, const mhc_pre_backward_out &, int); \
-    int post_forward(const mhc_post_sizes &, mhc_dtype, const mhc_post_forward_in &,  \
-                     void *, int);                                                    \
-    int post_backward(const mhc_post_sizes &, mhc_dtype, const mhc_post_backward_in &,\
-                      const mhc_post_backward_out &, int);                            \
-    double probe_fma(int);                                                            \
-    double probe_read(int64_t, int);                                                  \
+#define MHC_DECLARE(level)                                                                         \
+    namespace level {                                                                              \
+    int pre_forward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,                     \
+                    const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);                 \
+    int pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,                    \
+                     const mhc_pre_backward_in &, const mhc_pre_backward_out &, int);              \
+    int post_forward(const mhc_post_sizes &, mhc_dtype, const mhc_post_forward_in &, void *, int); \
+    int post_backward(const mhc_post_sizes &, mhc_dtype, const mhc_post_backward_in &,             \
+                      const mhc_post_backward_out &, int);                                         \
+    double probe_fma(int);                                                                         \
+    double probe_read(int64_t, int);                                                               \
     }
-#define MHC_KERNELS(level, supported)                                              \
-    {#level,              supported,            level::pre_forward, level::pre_backward, \
-     level::post_forward, level::post_backward, level::probe_fma,   level::probe_read}
+#define MHC_KERNELS(level, supported) \
+    {#level,                          \
+     supported,                       \
+     level::pre_forward,              \
+     level::pre_backward,             \
+     level::post_forward,             \
+     level::post_backward,            \
+     level::probe_fma,                \
+     level::probe_read}
 
 MHC_DECLARE(baseline)
 #if defined(MHC_X86_LEVELS)

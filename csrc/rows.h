@@ -1,5 +1,5 @@
-// What the kernels of every operator share: rows of strided tensors, tiles of 32 columns, the plan of
-// a workspace.
+// What the kernels of every operator share: rows of strided tensors, tiles of 32 columns, the plan
+// of a workspace.
 #pragma once
 
 #include "../include/mhc_ops/mhc_ops.h"

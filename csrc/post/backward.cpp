@@ -1,16 +1,16 @@
 // MhcPostBackward.
 //
-// Threads take groups of tokens. Of one token, a pair of vectors of every stream of grad_out and x is
-// widened once, and serves
+// Threads take groups of tokens. Of one token, a pair of vectors of every stream of grad_out and x
+// is widened once, and serves
 //   grad_x[i]       = sum_j h_res[i, j] grad_out[j]         out past the caches where it is large
-//   grad_h_res[i,j] = <x[i], grad_out[j]>                   one vector of sums for each, in registers
-//   grad_y          = sum_j h_post[j] grad_out[j]           grad_h_out, and a row of the group for bias
-//   grad_h_post[j]  = <y, grad_out[j]>
+//   grad_h_res[i,j] = <x[i], grad_out[j]>                   one vector of sums for each, in
+//   registers grad_y          = sum_j h_post[j] grad_out[j]           grad_h_out, and a row of the
+//   group for bias grad_h_post[j]  = <y, grad_out[j]>
 // so that every large tensor passes once. N up to 4 is unrolled; beyond, the sums lie in L1 and
 // grad_out is widened again for each stream.
 //
-// grad_bias: a group of 16 tokens sums from zero in its own row; groups are added in ascending order
-// from zero in each superblock of 256, superblocks in ascending order.
+// grad_bias: a group of 16 tokens sums from zero in its own row; groups are added in ascending
+// order from zero in each superblock of 256, superblocks in ascending order.
 #include "post.h"
 
 namespace mhc {
@@ -18,7 +18,6 @@ namespace MHC_ISA {
 
 namespace {
 
-constexpr int GROUP = 16;         // divides SUPERBLOCK
 constexpr int64_t COLUMNS = 512;  // of grad_bias that a thread reduces at a time
 
 struct Call {
@@ -26,7 +25,7 @@ struct Call {
     const mhc_post_backward_in &in;
     const mhc_post_backward_out &out;
     TokenRows grad_out, x, h_out;
-    int64_t T, per_item;
+    int64_t T;
     bool stream_x, stream_h_out;
     float *gates;   // [threads][N * N + N]
     float *sums;    // [threads][N * N + N][LANES], where N is not unrolled
@@ -38,10 +37,11 @@ struct Call {
 
 struct Token {
     const char *grad_out, *x, *h_out;
+    const char *next_grad_out, *next_x, *next_h_out;  // or NULL
     char *grad_x, *grad_h_out;
     float *grad_h_res, *grad_h_post;
-    float *bias_row;  // of the token's group
-    bool first;       // in its group
+    float *bias_row;              // of the token's group
+    bool first;                   // in its group
     const float *h_res, *h_post;  // canonical
     float *sums;
 };
@@ -56,12 +56,17 @@ MHC_INLINE void put_pair(Pair v, char *to, int count, bool stream) {
         set<E, WHOLE, false>(v, to, count);
 }
 
-// The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not unrolled;
-// sums: [N * N] of grad_h_res, then [N] of grad_h_post.
+// The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not
+// unrolled; sums: [N * N] of grad_h_res, then [N] of grad_h_post.
 template <class E, int N, bool WHOLE>
 MHC_INLINE void columns(const Call &c, const Token &t, int64_t d, int count, vf *sums) {
     const int64_t n = N ? N : c.s.streams;
     const char *from = t.grad_out + d * E::SIZE;
+    if (t.next_x) {
+        fetch_rows(t.next_grad_out, n, c.grad_out.stream_step, d * E::SIZE);
+        if (t.grad_h_res) fetch_rows(t.next_x, n, c.x.stream_step, d * E::SIZE);
+        if (t.grad_h_post) prefetch(t.next_h_out + d * E::SIZE);
+    }
     Pair g[N ? N : 1];
     for (int64_t j = 0; j < N; j++) g[j] = get<E, WHOLE>(from + j * c.grad_out.stream_step, count);
     const auto grad = [&](int64_t j) {
@@ -75,8 +80,7 @@ MHC_INLINE void columns(const Call &c, const Token &t, int64_t d, int count, vf 
         }
     if (t.grad_h_post) {
         const Pair y = sublayer_output<E, WHOLE>(t.h_out, c.in.bias, d, count);
-        for (int64_t j = 0; j < n; j++)
-            sums[n * n + j] = add_product(y, grad(j), sums[n * n + j]);
+        for (int64_t j = 0; j < n; j++) sums[n * n + j] = add_product(y, grad(j), sums[n * n + j]);
     }
     if (t.grad_x)
         for (int64_t i = 0; i < n; i++) {
@@ -124,11 +128,16 @@ void one_token(const Call &c, const Token &t) {
 template <class E>
 void (*kernel(int64_t streams))(const Call &, const Token &) {
     switch (streams) {
-        case 1: return one_token<E, 1>;
-        case 2: return one_token<E, 2>;
-        case 3: return one_token<E, 3>;
-        case 4: return one_token<E, 4>;
-        default: return one_token<E, 0>;
+        case 1:
+            return one_token<E, 1>;
+        case 2:
+            return one_token<E, 2>;
+        case 3:
+            return one_token<E, 3>;
+        case 4:
+            return one_token<E, 4>;
+        default:
+            return one_token<E, 0>;
     }
 }
 
@@ -155,9 +164,9 @@ void run(const Team &team, void *argument) {
     const auto work = kernel<E>(N);
     float *h_res = c.gates + team.rank * (N * N + N), *h_post = h_res + N * N;
     const char *grad_out[GROUP], *x[GROUP], *h_out[GROUP];
-    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, c.per_item);) {
-        const int64_t first = item * c.per_item;
-        const int count = (int)least(c.per_item, c.T - first);
+    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, GROUP);) {
+        const int64_t first = item * GROUP;
+        const int count = (int)least(GROUP, c.T - first);
         c.grad_out.fill(grad_out, first, count);
         c.x.fill(x, first, count);
         c.h_out.fill(h_out, first, count);
@@ -166,7 +175,9 @@ void run(const Team &team, void *argument) {
             if (c.in.h_res) copy_canonical(h_res, c.in.h_res + t * N * N, N * N);
             copy_canonical(h_post, c.in.h_post + t * N, N);
             const mhc_post_backward_out &o = c.out;
-            work(c, {grad_out[i], x[i], h_out[i],
+            const bool more = i + 1 < count;
+            work(c, {grad_out[i], x[i], h_out[i], more ? grad_out[i + 1] : nullptr,
+                     more ? x[i + 1] : nullptr, more ? h_out[i + 1] : nullptr,
                      o.grad_x ? (char *)o.grad_x + t * N * D * E::SIZE : nullptr,
                      o.grad_h_out ? (char *)o.grad_h_out + t * D * E::SIZE : nullptr,
                      o.grad_h_res ? o.grad_h_res + t * N * N : nullptr,
@@ -198,9 +209,9 @@ int post_backward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_backw
               TokenRows(in.grad_out, s.inner, size),
               TokenRows(in.x, s.inner, size),
               TokenRows(in.h_out, s.inner, size)};
-    threads = threads_for(2.0 * (double)T * (double)(N * D) * (double)(N + 1), max_threads(threads));
+    threads =
+        threads_for(2.0 * (double)T * (double)(N * D) * (double)(N + 1), max_threads(threads));
     c.T = T;
-    c.per_item = out.grad_bias ? GROUP : FEW;
     const auto past_caches = [&](const void *p, int64_t elements) {
         return (uintptr_t)p % 64 == 0 && D * size % 64 == 0 && elements * size > CACHED_OUTPUT;
     };

@@ -1,6 +1,6 @@
 // MhcPost.
 //
-// Threads take a few tokens at a time. Of one token, a pair of vectors of every stream is widened
+// Threads take groups of tokens. Of one token, a pair of vectors of every stream is widened
 // into registers and leaves as a pair of every output stream: x and h_out are read once, out is
 // written once, past the caches where it is large. N up to 8 is unrolled; beyond, x is widened
 // again for each output stream, from L1.
@@ -24,15 +24,21 @@ struct Call {
 
 struct Token {
     const char *x, *h_out;
+    const char *next_x, *next_h_out;  // or NULL
     char *out;
     const float *h_res, *h_post;  // canonical
 };
 
-// The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not unrolled.
+// The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not
+// unrolled.
 template <class E, bool RES, int N, bool WHOLE, bool STREAM>
 MHC_INLINE void mix_columns(const Call &c, const Token &t, int64_t d, int count) {
     const int64_t n = N ? N : c.s.streams, step = c.x.stream_step;
     const char *x = t.x + d * E::SIZE;
+    if (t.next_x) {
+        fetch_rows(t.next_x, n, step, d * E::SIZE);
+        prefetch(t.next_h_out + d * E::SIZE);
+    }
     const Pair y = sublayer_output<E, WHOLE>(t.h_out, c.in.bias, d, count);
     Pair v[N ? N : 1];
     for (int64_t i = 0; i < N; i++) v[i] = get<E, WHOLE>(x + i * step, count);
@@ -41,7 +47,8 @@ MHC_INLINE void mix_columns(const Call &c, const Token &t, int64_t d, int count)
         Pair total;
         if (RES) {
             total = scale(t.h_res[j], stream(0));
-            for (int64_t i = 1; i < n; i++) total = add_scaled(t.h_res[i * n + j], stream(i), total);
+            for (int64_t i = 1; i < n; i++)
+                total = add_scaled(t.h_res[i * n + j], stream(i), total);
         } else {
             total = stream(j);
         }
@@ -63,15 +70,24 @@ template <class E, bool STREAM>
 Mixer mixer(bool res, int64_t streams) {
     if (!res) return mix_token<E, false, 0, STREAM>;
     switch (streams) {
-        case 1: return mix_token<E, true, 1, STREAM>;
-        case 2: return mix_token<E, true, 2, STREAM>;
-        case 3: return mix_token<E, true, 3, STREAM>;
-        case 4: return mix_token<E, true, 4, STREAM>;
-        case 5: return mix_token<E, true, 5, STREAM>;
-        case 6: return mix_token<E, true, 6, STREAM>;
-        case 7: return mix_token<E, true, 7, STREAM>;
-        case 8: return mix_token<E, true, 8, STREAM>;
-        default: return mix_token<E, true, 0, STREAM>;
+        case 1:
+            return mix_token<E, true, 1, STREAM>;
+        case 2:
+            return mix_token<E, true, 2, STREAM>;
+        case 3:
+            return mix_token<E, true, 3, STREAM>;
+        case 4:
+            return mix_token<E, true, 4, STREAM>;
+        case 5:
+            return mix_token<E, true, 5, STREAM>;
+        case 6:
+            return mix_token<E, true, 6, STREAM>;
+        case 7:
+            return mix_token<E, true, 7, STREAM>;
+        case 8:
+            return mix_token<E, true, 8, STREAM>;
+        default:
+            return mix_token<E, true, 0, STREAM>;
     }
 }
 
@@ -82,17 +98,19 @@ void run(const Team &team, void *argument) {
     const bool res = c.in.h_res;
     const Mixer mix = c.stream ? mixer<E, true>(res, N) : mixer<E, false>(res, N);
     float *h_res = c.gates + team.rank * (N * N + N), *h_post = h_res + N * N;
-    const char *x[FEW], *h_out[FEW];
-    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, FEW);) {
-        const int64_t first = item * FEW;
-        const int count = (int)least(FEW, c.T - first);
+    const char *x[GROUP], *h_out[GROUP];
+    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, GROUP);) {
+        const int64_t first = item * GROUP;
+        const int count = (int)least(GROUP, c.T - first);
         c.x.fill(x, first, count);
         c.h_out.fill(h_out, first, count);
         for (int i = 0; i < count; i++) {
             const int64_t t = first + i;
             if (res) copy_canonical(h_res, c.in.h_res + t * N * N, N * N);
             copy_canonical(h_post, c.in.h_post + t * N, N);
-            mix(c, {x[i], h_out[i], c.out + t * N * D * E::SIZE, h_res, h_post});
+            const bool more = i + 1 < count;
+            mix(c, {x[i], h_out[i], more ? x[i + 1] : nullptr, more ? h_out[i + 1] : nullptr,
+                    c.out + t * N * D * E::SIZE, h_res, h_post});
         }
     }
     if (c.stream) fence_streams();
@@ -105,12 +123,12 @@ int post_forward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_forwar
     const int64_t N = s.streams, T = s.outer * s.inner;
     const int size = dtype == MHC_FLOAT32 ? 4 : 2;
     if (T == 0) return MHC_OK;
-    Call c = {s, in, (char *)out, TokenRows(in.x, s.inner, size), TokenRows(in.h_out, s.inner, size)};
-    threads =
-        threads_for((double)T * (double)(N * s.dim) * (double)(N + 1), max_threads(threads));
+    Call c = {s, in, (char *)out, TokenRows(in.x, s.inner, size),
+              TokenRows(in.h_out, s.inner, size)};
+    threads = threads_for((double)T * (double)(N * s.dim) * (double)(N + 1), max_threads(threads));
     c.T = T;
-    c.stream = (uintptr_t)out % 64 == 0 && s.dim * size % 64 == 0 &&
-               T * N * s.dim * size > CACHED_OUTPUT;
+    c.stream =
+        (uintptr_t)out % 64 == 0 && s.dim * size % 64 == 0 && T * N * s.dim * size > CACHED_OUTPUT;
 
     Workspace w;
     const size_t gates = w.reserve<float>(threads * (N * N + N));

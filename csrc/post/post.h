@@ -12,7 +12,13 @@ int post_forward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_forwar
 int post_backward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_backward_in &in,
                   const mhc_post_backward_out &out, int threads);
 
-constexpr int FEW = 4;  // tokens that a thread takes at a time
+constexpr int GROUP = 16;  // tokens that a thread takes at a time; divides SUPERBLOCK
+
+// The next token's rows at the columns that are being worked on: a row is too short for the
+// hardware prefetcher to get going.
+MHC_INLINE void fetch_rows(const char *rows, int64_t streams, int64_t step, int64_t offset) {
+    for (int64_t i = 0; i < streams; i++) prefetch(rows + i * step + offset);
+}
 
 // PAIR elements, or the first `count` of them and zeros.
 template <class E, bool WHOLE>

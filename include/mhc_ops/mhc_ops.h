@@ -94,13 +94,14 @@ MHC_API int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
                              const mhc_pre_numbers *numbers, const mhc_pre_backward_in *in,
                              const mhc_pre_backward_out *out, int threads);
 
-/* MhcPost: out[to] = sum over from of h_res[from, to] * x[from] + h_post[to] * (h_out + bias). Token
- * t of T = outer * inner is the pair (t / inner, t % inner). */
+/* MhcPost: out[to] = sum over from of h_res[from, to] * x[from] + h_post[to] * (h_out + bias).
+ * Token t of T = outer * inner is the pair (t / inner, t % inner). */
 typedef struct {
     int64_t outer, inner, streams, dim;
 } mhc_post_sizes;
 
-/* h_res [T, N, N] or NULL for the identity; h_post [T, N]; bias [D] or NULL. h_out has no `stream`. */
+/* h_res [T, N, N] or NULL for the identity; h_post [T, N]; bias [D] or NULL. h_out has no `stream`.
+ */
 typedef struct {
     mhc_rows x, h_out;
     const float *h_res, *h_post, *bias;
@@ -113,8 +114,8 @@ typedef struct {
 
 /* Contiguous; a NULL output is neither computed nor written. grad_x [T, N, D] and grad_h_out [T, D]
  * of x's dtype, the others float32: grad_h_res [T, N, N] (without h_res too), grad_h_post [T, N],
- * grad_bias [D], whose sum over tokens is ordered as those of mhc_pre_backward; `accumulate` adds it
- * to what grad_bias holds. */
+ * grad_bias [D], whose sum over tokens is ordered as those of mhc_pre_backward; `accumulate` adds
+ * it to what grad_bias holds. */
 typedef struct {
     void *grad_x;
     float *grad_h_res;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the kernels and tests/c/test_pre.c in a folder and runs the program with every instruction set that
+# Builds the kernels and tests/c/test_*.c in a folder and runs the programs with every instruction set that
 # this processor has: run.sh FOLDER [--aarch64] [CMake options]. With --aarch64 it runs under qemu-user, or is
 # skipped where Debian's cross compiler or qemu-user is missing.
 set -eu
@@ -22,8 +22,10 @@ PATH="$PWD/.venv/bin:$PATH"
 cmake -S . -B "$folder" -DMHC_TESTS=ON "$@" >/dev/null
 cmake --build "$folder" --parallel 2 >/dev/null
 for isa in avx512 avx2 baseline; do
-    status=0
-    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
-        MHC_OPS_ISA=$isa $runner "$folder/test_pre" || status=$?
-    [ $status = 0 ] || [ $status = 2 ] || exit $status
+    for program in test_pre test_post; do
+        status=0
+        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+            MHC_OPS_ISA=$isa $runner "$folder/$program" || status=$?
+        [ $status = 0 ] || [ $status = 2 ] || exit $status
+    done
 done

@@ -26,14 +26,15 @@ def test_repeats_and_thread_counts(impl, dtype, shape, threads):
         assert_same_bits(both(impl, c), first, f"{count} threads ")
 
 
-@pytest.mark.parametrize("width", [4, 96, 333, 1024])
+# 4 is below every tile, 333 off every tile; tokens 64 and on are a second block of impl="torch".
+@pytest.mark.parametrize("width", [4, 96, 333])
 @pytest.mark.parametrize("h_res", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_token_alone_equals_itself_in_a_batch(impl, dtype, h_res, width, threads):
     threads(2)
-    c = make_post_inputs(300, 4, width, dtype=dtype, h_res=h_res)
+    c = make_post_inputs(90, 4, width, dtype=dtype, h_res=h_res)
     whole = both(impl, c)
-    for part in (slice(0, 1), slice(17, 18), slice(299, 300), slice(3, 8), slice(100, 290)):
+    for part in (slice(0, 1), slice(17, 18), slice(89, 90), slice(3, 8), slice(50, 80)):
         alone = both(impl, c.tokens(part))
         assert_same_bits(alone[:-1], [t[part] for t in whole[:-1]], f"{part} ")
 
