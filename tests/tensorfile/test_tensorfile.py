@@ -364,5 +364,5 @@ def test_import_costs_neither_numpy_nor_safetensors():
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.delitem(sys.modules, "mhc_ops.tensorfile.safetensors_format", raising=False)
-    with pytest.raises(FileError, match=r"safetensors; pip install 'mhc-ops\[cli\]'"):
+    with pytest.raises(FileError, match=r"safetensors; pip install '.\[cli\]'"):
         write(tmp_path / "a.safetensors", TensorSet({}))

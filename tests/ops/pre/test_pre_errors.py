@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from mhc_ops import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from mhc_ops import Convention, mhc_pre, mhc_pre_backward, mhc_pre_forward
 from mhc_ops.errors import (
     ArgumentError,
     DeviceError,
@@ -15,7 +15,7 @@ from mhc_ops.errors import (
 )
 from mhc_ops.testing import make_pre_inputs
 
-from .cases import backward, forward, saved
+from .cases import backward, backward_args, forward, saved
 
 
 def case(**changes):
@@ -189,3 +189,41 @@ def test_grad_h_res_without_residual_rows(impl):
     c = c._replace(grad_h_res=torch.zeros(5, 3, 3))
     with pytest.raises(ArgumentError, match=r"^mhc_pre_backward: grad_h_res"):
         backward(impl, c, fwd)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"norm_eps": "a"}, "norm_eps must be a number, got str"),
+        ({"hc_eps": None}, "hc_eps must be a number, got NoneType"),
+        ({"convention": "megatron"}, r"convention must be a Convention, such as .*megatron\(\)"),
+        ({"convention": Convention}, "convention must be a Convention"),
+    ],
+)
+def test_numbers_and_conventions_of_the_wrong_type(options, text):
+    with pytest.raises(ArgumentError, match=f"^mhc_pre_forward: {text}"):
+        mhc_pre_forward(*make_pre_inputs(2, 2, 4).forward_args, **options)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "x", -1.0])
+def test_a_convention_checks_its_numbers(value):
+    with pytest.raises(ArgumentError, match=r"^Convention: norm_eps must"):
+        Convention(norm_eps=value)
+
+
+@pytest.mark.parametrize("needs_grad", [True, False])
+def test_lists_and_sparse_tensors_get_a_sentence(needs_grad):
+    c = make_pre_inputs(2, 2, 4)
+    x, phi, *rest = c.forward_args
+    x.requires_grad_(needs_grad)
+    with pytest.raises(ArgumentError, match=r"^mhc_pre_forward: phi must be a tensor, got list"):
+        mhc_pre_forward(x, phi.tolist(), *rest)
+    with pytest.raises(ArgumentError, match=r"^mhc_pre_forward: phi must be a dense tensor"):
+        mhc_pre_forward(x, phi.to_sparse(), *rest)
+
+
+def test_wanted_must_be_a_collection():
+    c = make_pre_inputs(2, 2, 4)
+    for wanted in (3, "grad_x"):
+        with pytest.raises(ArgumentError, match=r"^mhc_pre_backward: wanted must be a collection"):
+            mhc_pre_backward(*backward_args(c, saved(c)), wanted=wanted)

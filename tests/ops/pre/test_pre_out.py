@@ -92,3 +92,33 @@ def test_gamma_gradient_without_gamma_is_refused_or_zero(impl):
         assert torch.equal(target, torch.zeros(3, 12))
         return
     assert "grad_gamma" in refusal
+
+
+def test_a_target_on_an_input_gets_the_right_values(impl):
+    """Working in place: every output may lie on memory that the call still reads."""
+    c = make_pre_inputs(600, 4, 24)
+    fwd = forward(impl, c)
+    want = backward(impl, c, fwd)
+    for name, target in (("grad_phi", "phi"), ("grad_gamma", "gamma"), ("grad_alpha", "alpha")):
+        d = make_pre_inputs(600, 4, 24)
+        out = [None] * 5
+        out[type(want)._fields.index(name)] = getattr(d, target)
+        assert_same_bits(backward(impl, d, fwd, out=tuple(out)), want, f"{name} on {target} ")
+    memory = torch.empty(664, 4, 24, dtype=c.x.dtype)
+    memory[:600] = c.x
+    shifted = backward(
+        impl, c._replace(x=memory[:600]), fwd, out=(memory[64:], None, None, None, None)
+    )
+    assert_same_bits(shifted, want, "grad_x over a shifted x ")
+
+
+def test_targets_that_share_memory_are_refused(impl):
+    c = make_pre_inputs(6, 4, 8)
+    both = torch.empty(6, 4)
+    with pytest.raises(ArgumentError, match=r"out\.h_pre must not share memory with out\.h_post"):
+        forward(impl, c, out=(None, both, None, None, None, both))
+    columns = torch.empty(6, 8)
+    made = forward(impl, c, out=(None, columns[:, ::2], None, None, None, columns[:, 1::2]))
+    assert_same_bits(made, forward(impl, c))
+    with pytest.raises(ArgumentError, match=r"out\.h_post must have one place in memory"):
+        forward(impl, c, out=(None, torch.empty(1, 4).expand(6, 4), None, None, None, None))
