@@ -18,6 +18,7 @@ OPERATORS = (
 _CPU_DTYPES = {
     "mhc_pre": (torch.bfloat16, torch.float16, torch.float32),
     "mhc_post": (torch.bfloat16, torch.float16, torch.float32),
+    "sinkhorn": (torch.float32,),
 }
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
