@@ -13,6 +13,7 @@ OPERATORS = (
     *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
     *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
     *("sinkhorn", "sinkhorn_forward", "sinkhorn_backward"),
+    *("permutation_mix", "permutation_mix_forward", "permutation_mix_backward"),
 )
 # The operators with C++ kernels, and the dtypes of the leading tensor that these take.
 _CPU_DTYPES = {
