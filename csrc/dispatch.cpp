@@ -18,6 +18,10 @@ namespace mhc {
 struct Kernels {
     const char *name;
     bool (*supported)();
+    int (*sinkhorn_forward)(int64_t, int64_t, const mhc_sinkhorn_numbers &, const float *, float *,
+                            float *, float *, int);
+    int (*sinkhorn_backward)(int64_t, int64_t, const mhc_sinkhorn_numbers &, const float *,
+                             const float *, float *, int);
     int (*pre_forward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
                        const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);
     int (*pre_backward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
@@ -32,6 +36,10 @@ struct Kernels {
 
 #define MHC_DECLARE(level)                                                                         \
     namespace level {                                                                              \
+    int sinkhorn_forward(int64_t, int64_t, const mhc_sinkhorn_numbers &, const float *, float *,   \
+                         float *, float *, int);                                                   \
+    int sinkhorn_backward(int64_t, int64_t, const mhc_sinkhorn_numbers &, const float *,           \
+                          const float *, float *, int);                                            \
     int pre_forward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,                     \
                     const mhc_pre_forward_in &, const mhc_pre_forward_out &, int);                 \
     int pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,                    \
@@ -45,6 +53,8 @@ struct Kernels {
 #define MHC_KERNELS(level, supported) \
     {#level,                          \
      supported,                       \
+     level::sinkhorn_forward,         \
+     level::sinkhorn_backward,        \
      level::pre_forward,              \
      level::pre_backward,             \
      level::post_forward,             \
@@ -98,6 +108,11 @@ static bool fits(const mhc_post_sizes *s, mhc_dtype dtype) {
            (dtype == MHC_FLOAT32 || dtype == MHC_FLOAT16 || dtype == MHC_BFLOAT16);
 }
 
+static bool fits(int64_t tokens, int64_t streams, const mhc_sinkhorn_numbers *n) {
+    return tokens >= 0 && streams >= 1 && n && n->num_iters >= 0 && n->temperature > 0 &&
+           n->eps_mode >= MHC_EPS_NONE && n->eps_mode <= MHC_EPS_CLAMP;
+}
+
 }  // namespace mhc
 
 using namespace mhc;
@@ -144,6 +159,25 @@ int mhc_post_backward(const mhc_post_sizes *sizes, mhc_dtype dtype, const mhc_po
         return MHC_BAD_ARGUMENT;
     if (!kernels()) return MHC_NO_SUCH_ISA;
     return kernels()->post_backward(*sizes, dtype, *in, *out, threads);
+}
+
+int mhc_sinkhorn_forward(int64_t tokens, int64_t streams, const mhc_sinkhorn_numbers *numbers,
+                         const float *logits, float *h_res, float *row_defect, float *column_defect,
+                         int threads) {
+    if (!fits(tokens, streams, numbers) || (tokens && (!logits || !h_res))) return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->sinkhorn_forward(tokens, streams, *numbers, logits, h_res, row_defect,
+                                       column_defect, threads);
+}
+
+int mhc_sinkhorn_backward(int64_t tokens, int64_t streams, const mhc_sinkhorn_numbers *numbers,
+                          const float *logits, const float *grad_h_res, float *grad_logits,
+                          int threads) {
+    if (!fits(tokens, streams, numbers) || (tokens && (!logits || !grad_h_res || !grad_logits)))
+        return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->sinkhorn_backward(tokens, streams, *numbers, logits, grad_h_res, grad_logits,
+                                        threads);
 }
 
 int mhc_ops_abi(void) { return MHC_OPS_ABI; }

@@ -131,6 +131,27 @@ MHC_API int mhc_post_backward(const mhc_post_sizes *sizes, mhc_dtype dtype,
                               const mhc_post_backward_in *in, const mhc_post_backward_out *out,
                               int threads);
 
+/* Sinkhorn: the softmax over the last dimension of logits / temperature (plus eps with
+ * MHC_EPS_ADD), then columns, then num_iters - 1 times rows and columns, divided by their sum + eps
+ * (MHC_EPS_ADD), max(sum, eps) (MHC_EPS_CLAMP) or sum (MHC_EPS_NONE); with rows_last, rows and
+ * columns exchanged, in the softmax too. num_iters >= 0; 0 stops after the softmax. */
+typedef enum { MHC_EPS_NONE = 0, MHC_EPS_ADD = 1, MHC_EPS_CLAMP = 2 } mhc_eps_mode;
+
+typedef struct {
+    double eps, temperature;
+    int32_t num_iters, eps_mode, rows_last;
+} mhc_sinkhorn_numbers;
+
+/* logits, h_res, grad_h_res, grad_logits [T, N, N] contiguous; row_defect and column_defect [T]: the
+ * largest |sum - 1| of a token's rows and columns, or NULL. The backward recomputes the iterates. */
+MHC_API int mhc_sinkhorn_forward(int64_t tokens, int64_t streams,
+                                 const mhc_sinkhorn_numbers *numbers, const float *logits,
+                                 float *h_res, float *row_defect, float *column_defect,
+                                 int threads);
+MHC_API int mhc_sinkhorn_backward(int64_t tokens, int64_t streams,
+                                  const mhc_sinkhorn_numbers *numbers, const float *logits,
+                                  const float *grad_h_res, float *grad_logits, int threads);
+
 /* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2",
  * "baseline"), NULL when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp",
  * "std::thread"). */

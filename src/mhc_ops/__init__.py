@@ -10,6 +10,11 @@ from .errors import (
     UnsupportedError,
 )
 from .impls import explain
+from .ops.lite.api import (
+    permutation_mix,
+    permutation_mix_backward,
+    permutation_mix_forward,
+)
 from .ops.post.api import mhc_post, mhc_post_backward, mhc_post_forward
 from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
 from .ops.sinkhorn.api import sinkhorn, sinkhorn_backward, sinkhorn_forward
@@ -31,6 +36,9 @@ __all__ = [
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_forward",
+    "permutation_mix",
+    "permutation_mix_backward",
+    "permutation_mix_forward",
     "sinkhorn",
     "sinkhorn_backward",
     "sinkhorn_forward",

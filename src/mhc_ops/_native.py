@@ -110,6 +110,15 @@ class PostBackwardOut(ctypes.Structure):
     ]
 
 
+class SinkhornNumbers(ctypes.Structure):
+    """mhc_sinkhorn_numbers."""
+
+    _fields_ = [
+        *((name, ctypes.c_double) for name in ("eps", "temperature")),
+        *((name, ctypes.c_int32) for name in ("num_iters", "eps_mode", "rows_last")),
+    ]
+
+
 def _candidates() -> list[Path]:
     """Where an install and an editable install put the library."""
     folders = [Path(__file__).parent]
@@ -143,6 +152,14 @@ def _declare(library: ctypes.CDLL) -> None:
         call = getattr(library, name)
         call.restype = c_int
         call.argtypes = [sizes, c_int, pointer(inputs), result, c_int]
+    for name, arrays in (("mhc_sinkhorn_forward", 4), ("mhc_sinkhorn_backward", 3)):
+        call = getattr(library, name)
+        call.restype = ctypes.c_int
+        call.argtypes = [
+            *(ctypes.c_int64, ctypes.c_int64, pointer(SinkhornNumbers)),
+            *(ctypes.c_void_p,) * arrays,
+            ctypes.c_int,
+        ]
     for name in ("mhc_ops_isa", "mhc_ops_threading"):
         getattr(library, name).restype = ctypes.c_char_p
     library.mhc_ops_advise_fresh.restype = None

@@ -9,7 +9,7 @@ from mhc_ops.types import Impl
 
 from ..pre.conftest import threads as threads
 
-IMPLS = ["reference", "torch"]
+IMPLS = ["reference", "torch", "cpu"]
 
 
 @pytest.fixture(params=IMPLS)
