@@ -30,7 +30,7 @@ def forward(logits: Tensor, impl: Impl, out: Sequence[Tensor | None] | None = No
         if chosen is Impl.REFERENCE:
             (h_res,) = hand_over([reference.forward(logits, sizes.N)], out)
             return h_res
-        work = LiteForward(*allocate(layout, out, logits, blocked))
+        work = LiteForward(*allocate(layout, out, (logits,), blocked))
         blocked.forward(sizes, logits, work)
         (h_res,) = hand_over(work, out)
         return h_res
@@ -49,7 +49,7 @@ def backward(
         if chosen is Impl.REFERENCE:
             (grad,) = hand_over([reference.backward(logits, grad_h_res, sizes.N)], out)
             return grad
-        work = LiteBackward(*allocate(layout, out, logits, blocked))
+        work = LiteBackward(*allocate(layout, out, (logits, grad_h_res), blocked))
         blocked.backward(sizes, logits, grad_h_res, work)
         (grad,) = hand_over(work, out)
         return grad
