@@ -10,6 +10,8 @@ from .errors import (
     UnsupportedError,
 )
 from .impls import explain
+from .ops.expand.api import expand_streams
+from .ops.head.api import stream_head, stream_head_backward, stream_head_forward
 from .ops.lite.api import (
     permutation_mix,
     permutation_mix_backward,
@@ -29,6 +31,7 @@ __all__ = [
     "ShapeError",
     "UnsupportedError",
     "__version__",
+    "expand_streams",
     "explain",
     "mhc_post",
     "mhc_post_backward",
@@ -42,4 +45,7 @@ __all__ = [
     "sinkhorn",
     "sinkhorn_backward",
     "sinkhorn_forward",
+    "stream_head",
+    "stream_head_backward",
+    "stream_head_forward",
 ]

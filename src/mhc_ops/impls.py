@@ -14,12 +14,14 @@ OPERATORS = (
     *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
     *("sinkhorn", "sinkhorn_forward", "sinkhorn_backward"),
     *("permutation_mix", "permutation_mix_forward", "permutation_mix_backward"),
+    *("stream_head", "stream_head_forward", "stream_head_backward"),
 )
 # The operators with C++ kernels, and the dtypes of the leading tensor that these take.
 _CPU_DTYPES = {
     "mhc_pre": (torch.bfloat16, torch.float16, torch.float32),
     "mhc_post": (torch.bfloat16, torch.float16, torch.float32),
     "sinkhorn": (torch.float32,),
+    "stream_head": (torch.bfloat16, torch.float16, torch.float32),
 }
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {

@@ -83,3 +83,29 @@ class MhcPostBackward(NamedTuple):
     grad_h_out: Tensor | None
     grad_h_post: Tensor | None
     grad_bias: Tensor | None
+
+
+class StreamHeadForward(NamedTuple):
+    """Outputs of the bare learned StreamHead; the last three are what its backward needs.
+
+    h [.., D] as x; the others float32 (float64 for float64 x): inv_rms [..]; h_mix [.., N], not yet
+    scaled by inv_rms; h_pre [.., N].
+    """
+
+    h: Tensor
+    inv_rms: Tensor
+    h_mix: Tensor
+    h_pre: Tensor
+
+
+class StreamHeadBackward(NamedTuple):
+    """Gradients of the learned StreamHead; None for what was not wanted.
+
+    grad_x [.., N, D] as x; the others float32 (float64 for float64 x): grad_fn [N, N*D],
+    grad_base [N], grad_scale [1].
+    """
+
+    grad_x: Tensor | None
+    grad_fn: Tensor | None
+    grad_base: Tensor | None
+    grad_scale: Tensor | None

@@ -61,6 +61,15 @@ def ordered_sum(t: Tensor, dim: int) -> Tensor:
     return total
 
 
+def stream_sum(x: Tensor) -> Tensor:
+    """x [.., N, D] -> [.., D] in float32 (float64 for float64 x), stream 0 first."""
+    first, *others = x.unbind(-2)
+    total = first.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
+    for stream in others:
+        total = total + stream
+    return total
+
+
 def mean_square(x: Tensor, dims: int | tuple[int, ...]) -> Tensor:
     """Mean of x^2 over `dims`, in float64: in float32 the squares overflow from 2e19 on."""
     return x.to(torch.float64).square().mean(dims)

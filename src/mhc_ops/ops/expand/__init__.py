@@ -1,0 +1,1 @@
+"""ExpandStreams: start N residual streams from one."""

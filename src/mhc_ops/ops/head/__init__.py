@@ -1,0 +1,1 @@
+"""StreamHead: contract N residual streams into one."""

@@ -1,0 +1,167 @@
+"""The public doors of StreamHead. It is the pre part of MhcPre, and runs on that operator."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import ArgumentError
+from ...types import Impl, StreamHeadBackward, StreamHeadForward
+from ..common.checking import Contract, check_streams, parameter_dtype, parse_impl, parse_wanted
+from ..common.numerics import stream_sum
+from ..pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from ..pre.checks import HC_EPS, NORM_EPS
+
+
+def stream_head_forward(
+    x: Tensor,
+    fn: Tensor,
+    base: Tensor,
+    scale: Tensor,
+    *,
+    norm_eps: float = NORM_EPS,
+    eps: float = HC_EPS,
+    impl: str | Impl = "auto",
+) -> StreamHeadForward:
+    """Contract N streams into one by learned gates, as at the end of a model.
+
+    Same as::
+
+        inv_rms = (x.square().mean((-2, -1)) + norm_eps).rsqrt()
+        h_mix = x.flatten(-2) @ fn.T
+        h_pre = sigmoid(scale * h_mix * inv_rms[..., None] + base) + eps
+        h = (h_pre[..., None] * x).sum(-2)
+
+    Args:
+        x: [B, S, N, D] or [T, N, D]; bfloat16, float16, float32 or float64, any strides. With
+            float64 x every other tensor is float64 too; otherwise they are float32.
+        fn: [N, N*D]. base: [N]. scale: [1].
+        impl: "auto", "reference", "torch", "cpu" or "triton"; a named one never falls back.
+
+    Returns:
+        StreamHeadForward(h, inv_rms, h_mix, h_pre); h [.., D] as x, the others are for the
+        backward. Sums in float32, rounds h once.
+
+    Raises:
+        ShapeError, DtypeError, DeviceError, ArgumentError (all ValueError): the arguments do not
+        fit. UnsupportedError: `impl` cannot run here.
+
+    Source: DeepSeek-V4's hc_head.
+    """
+    _check("stream_head_forward", x, fn, base, scale, impl)
+    n = x.shape[-2]
+    fwd = mhc_pre_forward(x, *_as_pre(fn, base, scale), norm_eps=norm_eps, hc_eps=eps, impl=impl)
+    return StreamHeadForward(fwd.h_in, fwd.inv_rms, fwd.h_mix[..., :n].contiguous(), fwd.h_pre)
+
+
+def stream_head_backward(
+    x: Tensor,
+    fn: Tensor,
+    scale: Tensor,
+    grad_h: Tensor,
+    inv_rms: Tensor,
+    h_mix: Tensor,
+    h_pre: Tensor,
+    *,
+    eps: float = HC_EPS,
+    impl: str | Impl = "auto",
+    wanted: Iterable[str] | None = None,
+) -> StreamHeadBackward:
+    """Gradients of the learned StreamHead from that of h; ops/head/README.md derives them.
+
+    Args:
+        x, fn, scale: as in stream_head_forward. grad_h: [.., D], dtype of x.
+        inv_rms [..], h_mix [.., N], h_pre [.., N]: from stream_head_forward. eps: the forward's.
+        wanted: names of the gradients to compute, such as ("grad_x",); None for all.
+
+    Returns:
+        StreamHeadBackward(grad_x, grad_fn, grad_base, grad_scale); None for what is not wanted.
+        grad_x as x, the others float32. Deterministic.
+
+    Raises: as stream_head_forward.
+    """
+    op = "stream_head_backward"
+    contract = _check(op, x, fn, None, scale, impl)
+    single = fn.dtype
+    contract.check("grad_h", grad_h, ("..", "D"), x.dtype)
+    contract.check("inv_rms", inv_rms, ("..",), single)
+    contract.check("h_mix", h_mix, ("..", "N"), single)
+    contract.check("h_pre", h_pre, ("..", "N"), single)
+    flags = parse_wanted(op, wanted, StreamHeadBackward._fields)
+    kept = [name for name, flag in zip(("x", "phi", "bias", "alpha"), flags, strict=True) if flag]
+    phi, alpha, _ = _as_pre(fn, fn.new_zeros(len(fn)), scale)
+    none = torch.zeros_like(h_pre)
+    mix = torch.cat([h_mix, none], -1)
+    grads = mhc_pre_backward(
+        *(x, phi, alpha, grad_h, none, None, inv_rms, mix, h_pre, none),
+        hc_eps=eps,
+        impl=impl,
+        wanted=kept,
+    )
+    n = x.shape[-2]
+    return StreamHeadBackward(
+        grads.grad_x,
+        None if grads.grad_phi is None else grads.grad_phi[:n],
+        None if grads.grad_bias is None else grads.grad_bias[:n],
+        None if grads.grad_alpha is None else grads.grad_alpha[:1],
+    )
+
+
+def stream_head(
+    x: Tensor,
+    fn: Tensor | None = None,
+    base: Tensor | None = None,
+    scale: Tensor | None = None,
+    *,
+    norm_eps: float = NORM_EPS,
+    eps: float = HC_EPS,
+    impl: str | Impl = "auto",
+) -> Tensor:
+    """Differentiable contraction of N streams into one, learned or by the mean.
+
+    With fn, base and scale: the h of stream_head_forward, its arguments and errors. Without all
+    three: the mean of the streams, summed in float32 with stream 0 first and rounded once; that is
+    plain torch, for which norm_eps, eps and impl have no meaning.
+
+    Returns: h [.., D] as x. Second derivatives are exact.
+    """
+    if fn is None and base is None and scale is None:
+        check_streams("stream_head", x)
+        parse_impl("stream_head", impl)
+        return (stream_sum(x) / x.shape[-2]).to(x.dtype)
+    if fn is None or base is None or scale is None:
+        given = {"fn": fn, "base": base, "scale": scale}
+        missing = ", ".join(name for name, t in given.items() if t is None)
+        raise ArgumentError(
+            f"stream_head: fn, base and scale must be tensors together, got None for {missing}; "
+            f"leave all three away for the mean."
+        )
+    _check("stream_head", x, fn, base, scale, impl)
+    pre: Any = mhc_pre(x, *_as_pre(fn, base, scale), norm_eps=norm_eps, hc_eps=eps, impl=impl)
+    h: Tensor = pre.h_in
+    return h
+
+
+def _check(
+    op: str, x: Tensor, fn: Tensor, base: Tensor | None, scale: Tensor, impl: str | Impl
+) -> Contract:
+    parse_impl(op, impl)
+    check_streams(op, x)
+    n, d = int(x.shape[-2]), x.shape[-1]
+    contract = Contract(op, x, tuple(x.shape[:-2]), {"N": n, "D": d, "N*D": n * d})
+    single = parameter_dtype(x)
+    contract.check("fn", fn, ("N", "N*D"), single)
+    if base is not None:
+        contract.check("base", base, ("N",), single)
+    contract.check("scale", scale, ("1",), single)
+    return contract
+
+
+def _as_pre(fn: Tensor, base: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """phi, alpha and bias of an MhcPre without residual part, whose post part is idle."""
+    return (
+        torch.cat([fn, torch.zeros_like(fn)]),
+        torch.cat([scale, torch.zeros_like(scale)]),
+        torch.cat([base, torch.zeros_like(base)]),
+    )
