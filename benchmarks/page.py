@@ -26,13 +26,14 @@ def line(row: dict[str, Any]) -> str:
         f"{kept / row['floor_ms']:.2f}",
         f"{row['gflops']:.0f}",
         f"{row['gbytes_per_s']:.1f}",
+        f"{row['peak_extra_mb']:.1f}",
     )
     return "| " + " | ".join(cells) + " |"
 
 
 _HEAD = (
     "| direction | T, N, D | ms | ms, out= | vs eager | vs compiled | vs impl='torch' "
-    "| out= / floor | GFLOP/s | GB/s |\n|" + "---|" * 10
+    "| out= / floor | GFLOP/s | GB/s | extra MB |\n|" + "---|" * 11
 )
 
 
@@ -55,7 +56,8 @@ average before the run {first["load"]:.1f}.
 The floor of a row is the larger of flops / FMA throughput and bytes / reading bandwidth, both
 probed in the same run (here {first["fma_gflops"]:.0f} GFLOP/s and {first["memory_gb_s"]:.1f} GB/s);
 `registry.py` has the formulas. "compiled" is the faster of torch.compile of autograd and of the
-formula written out. "ms" allocates its outputs, "out=" writes into given ones.
+formula written out. "ms" allocates its outputs, "out=" writes into given ones; "extra MB" is what a
+call with out= adds to the process's memory at its peak.
 
 ![time of one call, relative to eager](performance.svg)
 

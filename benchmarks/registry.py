@@ -39,7 +39,11 @@ def backward_cost(s: Shape) -> Cost:
 
 
 COSTS = {"forward": forward_cost, "backward": backward_cost}
-TESTS = ("tests/ops/pre/test_pre.py", "tests/ops/pre/test_pre_bitwise.py")
+TESTS = (
+    "tests/ops/pre/test_pre.py",
+    "tests/ops/pre/test_pre_bitwise.py",
+    "tests/ops/pre/test_pre_precision.py",
+)
 SHAPES = (
     Shape(4096, 4, 2560),
     Shape(2048, 4, 7168),
@@ -49,5 +53,7 @@ SHAPES = (
     Shape(1, 4, 512),
     Shape(2048, 6, 2560),
     Shape(2048, 8, 2560),
+    Shape(1024, 5, 2561),
+    Shape(16384, 4, 512),
 )
 COMPILED = SHAPES[:4]  # torch.compile takes up to 15 s for each of its programs

@@ -1,6 +1,6 @@
 """Time MhcPre and MhcPreBackward against eager torch, torch.compile and the machine's limits.
 
-    python benchmarks/run.py [--quick] [--repeats 15] [--threads 2] [--out benchmarks/results]
+    python benchmarks/run.py [--quick] [--repeats 9] [--threads 2] [--skip-tests] [--page]
 
 Variants are interleaved in one process, and every row carries the limits probed in the same run:
 FMA throughput of the instruction set in use, and reading bandwidth of memory and of one core's L2.
@@ -9,12 +9,13 @@ the table and picture of docs/performance.md.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -178,11 +179,22 @@ def _autograd(program: Callable[..., Any], c: Any) -> Callable[[], Any]:
 
 
 def _extra_megabytes(run: Callable[[], Any]) -> float:
-    """Growth of the peak resident size over a few more calls: what a warm call still adds."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(3):
-        run()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    """How far one call pushes the resident size beyond its inputs and outputs; Linux alone.
+
+    In a thread of its own, since the kernels keep a workspace for each calling thread.
+    """
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before = _status_kb("VmRSS")
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return (_status_kb("VmHWM") - before) / 1024
+
+
+def _status_kb(field: str) -> int:
+    text = Path("/proc/self/status").read_text()
+    return next(int(row.split()[1]) for row in text.splitlines() if row.startswith(field))
 
 
 def _commit() -> str:
