@@ -169,7 +169,7 @@ def test_without_the_extra_there_is_one_line(package, monkeypatch, capsys):
     assert captured.out == ""
     assert captured.err == (
         f"mhc-ops: the command line needs the package {package};"
-        " install it with: pip install 'mhc-ops[cli]'\n"
+        " install it with: pip install '.[cli]'\n"
     )
 
 
