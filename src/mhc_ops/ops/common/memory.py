@@ -6,10 +6,9 @@ from torch import Tensor
 
 def may_overlap(a: Tensor, b: Tensor) -> bool:
     """Whether the address ranges of two tensors meet; false alarms where views interleave."""
-    if a.numel() == 0 or b.numel() == 0 or a.device != b.device:
-        return False
     (start_a, end_a), (start_b, end_b) = extent(a), extent(b)
-    return start_a < end_b and start_b < end_a
+    meet = start_a < end_b and start_b < end_a
+    return meet and a.numel() > 0 and b.numel() > 0 and a.device == b.device
 
 
 def share_bytes(a: Tensor, b: Tensor) -> bool:
@@ -36,9 +35,12 @@ def overlaps_itself(t: Tensor) -> bool:
 
 
 def extent(t: Tensor) -> tuple[int, int]:
-    """The address of the first byte, and the one behind the last, of a tensor that is not empty."""
+    """The address of the first byte, and the one behind the last."""
+    start = t.data_ptr()
+    if t.is_contiguous():
+        return start, start + t.nbytes
     reach = sum((size - 1) * step for size, step in zip(t.shape, t.stride(), strict=True))
-    return t.data_ptr(), t.data_ptr() + (reach + 1) * t.element_size()
+    return start, start + (reach + 1) * t.element_size()
 
 
 def _bytes(marks: Tensor, t: Tensor, start: int) -> Tensor:
