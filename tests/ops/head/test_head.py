@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mhc_ops import explain, stream_head, stream_head_backward, stream_head_forward
-from mhc_ops.errors import ArgumentError, DtypeError, ShapeError
+from mhc_ops.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from mhc_ops.testing import assert_within_budget
 
 from ..pre.cases import assert_same_bits
@@ -165,3 +165,11 @@ def test_errors():
     with pytest.raises(ArgumentError, match=r"^stream_head_backward: wanted may name"):
         stream_head_backward(x, fn, scale, upstream, *fwd[1:], wanted=("phi",))
     assert "impl='auto' takes" in explain("stream_head", x)
+
+
+def test_the_mean_has_no_kernels_of_its_own():
+    x = torch.randn(3, 4, 8)
+    for impl in ("cpu", "triton"):
+        with pytest.raises(UnsupportedError, match="the mean is plain torch"):
+            stream_head(x, impl=impl)
+    torch.testing.assert_close(stream_head(x, impl="torch"), x.mean(-2))

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ArgumentError
+from ...errors import ArgumentError, UnsupportedError
 from ...types import Impl, StreamHeadBackward, StreamHeadForward
 from ..common.checking import Contract, check_streams, parameter_dtype, parse_impl, parse_wanted
 from ..common.numerics import stream_sum
@@ -121,14 +121,18 @@ def stream_head(
     """Differentiable contraction of N streams into one, learned or by the mean.
 
     With fn, base and scale: the h of stream_head_forward, its arguments and errors. Without all
-    three: the mean of the streams, summed in float32 with stream 0 first and rounded once; that is
-    plain torch, for which norm_eps, eps and impl have no meaning.
+    three: the mean of the streams, summed in float32 with stream 0 first and rounded once, in plain
+    torch; it has no gates, so norm_eps and eps do not enter.
 
     Returns: h [.., D] as x. Second derivatives are exact.
     """
     if fn is None and base is None and scale is None:
         check_streams("stream_head", x)
-        parse_impl("stream_head", impl)
+        if parse_impl("stream_head", impl) in (Impl.CPU, Impl.TRITON):
+            raise UnsupportedError(
+                f"stream_head: the mean is plain torch and has no kernels for impl={impl!r}; "
+                f"use impl='auto', 'torch' or 'reference'."
+            )
         return (stream_sum(x) / x.shape[-2]).to(x.dtype)
     if fn is None or base is None or scale is None:
         given = {"fn": fn, "base": base, "scale": scale}
