@@ -59,6 +59,38 @@ def empty_results(x: Tensor, layout: Any) -> tuple[Tensor, ...]:
     return present(x, [None if s is None else x.new_empty(s[0], dtype=s[1]) for s in layout])
 
 
+def eager_function(
+    name: str, save: Callable[..., None], gradient: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The operator `name` for torch.func, which cannot see into an operator's own autograd.
+
+    save and gradient are those given to `register`. A traced call takes the operator itself.
+    """
+
+    class OperatorFunction(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*args: Any) -> Any:
+            return getattr(torch.ops.mhc, name)(*args)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            save(ctx, inputs, output)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor | None) -> Any:
+            return gradient(ctx, *grads)
+
+    apply: Callable[..., Any] = OperatorFunction.apply  # untyped in torch
+
+    def call(*args: Any) -> Any:
+        traced = torch.compiler.is_compiling()
+        return getattr(torch.ops.mhc, name)(*args) if traced else apply(*args)
+
+    return call
+
+
 def one_by_one(op: Callable[..., Any]) -> Callable[..., Any]:
     """A vmap rule that runs the operator once a slice and stacks the results."""
 

@@ -4,13 +4,11 @@ The first derivative is torch.ops.mhc.permutation_mix_backward; what differentia
 goes through reference.py. Nothing but the logits is saved.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..common.registration import vector_jacobian
+from ..common.registration import eager_function, vector_jacobian
 from . import reference
 
 
@@ -38,48 +36,7 @@ def differentiate_backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None
     return (*through, None)
 
 
-class _ForwardFunction(torch.autograd.Function):
-    """permutation_mix_forward for torch.func, which cannot see into an operator's autograd."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> Tensor:
-        return torch.ops.mhc.permutation_mix_forward(*args)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_forward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None]:
-        return differentiate_forward(ctx, grad)
-
-
-class _BackwardFunction(torch.autograd.Function):
-    """permutation_mix_backward for torch.func."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> Tensor:
-        return torch.ops.mhc.permutation_mix_backward(*args)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_backward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-        return differentiate_backward(ctx, grad)
-
-
-# Function.apply is untyped in torch.
-permutation_mix_function: Callable[..., Any] = _ForwardFunction.apply
-_backward_function: Callable[..., Any] = _BackwardFunction.apply
-
-
-def _backward(*args: Any) -> Any:
-    if torch.compiler.is_compiling():
-        return torch.ops.mhc.permutation_mix_backward(*args)
-    return _backward_function(*args)
+permutation_mix_function = eager_function(
+    "permutation_mix_forward", save_forward, differentiate_forward
+)
+_backward = eager_function("permutation_mix_backward", save_backward, differentiate_backward)

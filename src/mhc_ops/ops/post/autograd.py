@@ -4,13 +4,11 @@ The first derivative is torch.ops.mhc.post_backward. Whatever differentiates tha
 through the written equations of reference.py, whichever implementation ran.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..common.registration import vector_jacobian
+from ..common.registration import eager_function, vector_jacobian
 from . import reference
 from .calls import PostBackwardCall, PostForwardCall
 from .checks import computed
@@ -56,49 +54,5 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
     return (*through, None, None)
 
 
-class _PostForwardFunction(torch.autograd.Function):
-    """torch.ops.mhc.post_forward for torch.func, which cannot see into an operator's autograd."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> Tensor:
-        result: Tensor = torch.ops.mhc.post_forward(*args)
-        return result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_forward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        return differentiate_forward(ctx, grads[0])
-
-
-class _PostBackwardFunction(torch.autograd.Function):
-    """torch.ops.mhc.post_backward for torch.func."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, ...]:
-        return tuple(torch.ops.mhc.post_backward(*args))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_backward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        return differentiate_backward(ctx, *grads)
-
-
-# Function.apply is untyped in torch.
-post_function: Callable[..., Any] = _PostForwardFunction.apply
-_post_backward_function: Callable[..., Any] = _PostBackwardFunction.apply
-
-
-def _post_backward(*args: Any) -> Any:
-    if torch.compiler.is_compiling():
-        return torch.ops.mhc.post_backward(*args)
-    return _post_backward_function(*args)
+post_function = eager_function("post_forward", save_forward, differentiate_forward)
+_post_backward = eager_function("post_backward", save_backward, differentiate_backward)

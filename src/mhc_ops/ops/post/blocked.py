@@ -4,20 +4,14 @@ Extra memory: a few float32 copies of one block, whatever T is. Products and sum
 operations in the order of reference.py, so that no device's fusing decides about the bits.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from ...types import MhcPostBackward
 from ..common.blocks import blocks, rows, take
 from ..common.numerics import channel_sum
+from ..common.outputs import fresh as fresh
 from .checks import PostSizes
-
-
-def fresh(x: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An empty tensor for an output."""
-    return x.new_empty(shape, dtype=dtype)
 
 
 def forward(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..common.registration import vector_jacobian
+from ..common.registration import eager_function, vector_jacobian
 from . import reference
 from .calls import PreBackwardCall, PreForwardCall
 from .checks import PreNumbers
@@ -106,33 +106,7 @@ class _PreForwardFunction(torch.autograd.Function):
         return (*gradients, *(None,) * len(PreForwardCall._fields[5:]))
 
 
-class _PreBackwardFunction(torch.autograd.Function):
-    """torch.ops.mhc.pre_backward for torch.func, which cannot see into an operator's autograd."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, ...]:
-        return tuple(torch.ops.mhc.pre_backward(*args))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_backward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        return differentiate_backward(ctx, *grads)
-
-
-# Function.apply is untyped in torch.
-pre_function: Callable[..., Any] = _PreForwardFunction.apply
-_pre_backward_function: Callable[..., Any] = _PreBackwardFunction.apply
-
-
-def _pre_backward(*args: Any) -> Any:
-    if torch.compiler.is_compiling():
-        return torch.ops.mhc.pre_backward(*args)
-    return _pre_backward_function(*args)
+pre_function: Callable[..., Any] = _PreForwardFunction.apply  # untyped in torch
 
 
 def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -150,3 +124,6 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
         [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
     )
     return (*through, *(None,) * 8)
+
+
+_pre_backward = eager_function("pre_backward", save_backward, differentiate_backward)

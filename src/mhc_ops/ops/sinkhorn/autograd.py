@@ -5,13 +5,11 @@ through the written equations of reference.py, whichever implementation ran. Not
 is saved. The defects are for watching, and carry no gradient.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ..common.registration import vector_jacobian
+from ..common.registration import eager_function, vector_jacobian
 from . import reference
 from .calls import SinkhornBackwardCall, SinkhornForwardCall
 
@@ -47,48 +45,5 @@ def differentiate_backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None
     return (*through, *(None,) * (len(SinkhornBackwardCall._fields) - 2))
 
 
-class _SinkhornFunction(torch.autograd.Function):
-    """sinkhorn_forward for torch.func, which cannot see into an operator's autograd."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> tuple[Tensor, ...]:
-        return tuple(torch.ops.mhc.sinkhorn_forward(*args))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_forward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        return differentiate_forward(ctx, *grads)
-
-
-class _SinkhornBackwardFunction(torch.autograd.Function):
-    """sinkhorn_backward for torch.func."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*args: Any) -> Tensor:
-        return torch.ops.mhc.sinkhorn_backward(*args)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        save_backward(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-        return differentiate_backward(ctx, grad)
-
-
-# Function.apply is untyped in torch.
-sinkhorn_function: Callable[..., Any] = _SinkhornFunction.apply
-_sinkhorn_backward_function: Callable[..., Any] = _SinkhornBackwardFunction.apply
-
-
-def _sinkhorn_backward(*args: Any) -> Any:
-    if torch.compiler.is_compiling():
-        return torch.ops.mhc.sinkhorn_backward(*args)
-    return _sinkhorn_backward_function(*args)
+sinkhorn_function = eager_function("sinkhorn_forward", save_forward, differentiate_forward)
+_sinkhorn_backward = eager_function("sinkhorn_backward", save_backward, differentiate_backward)
