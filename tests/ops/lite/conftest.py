@@ -2,8 +2,6 @@
 
 import pytest
 
-from ..pre.conftest import threads as threads
-
 
 @pytest.fixture(params=["reference", "torch"])
 def impl(request):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from mhc_ops.testing import make_post_inputs, nan_scratch
 
 from ..pre.cases import assert_same_bits
+from ..rooms import IMPLS
 from . import oracle
 from .cases import backward, check_backward, check_forward, forward
-from .conftest import IMPLS
 
 
 def others(t, token):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mhc_ops.testing import assert_within_budget, make_pre_inputs, nan_scratch, round_to
 
+from ..rooms import IMPLS
 from . import oracle
 from .cases import (
     PER_TOKEN,
@@ -19,7 +20,6 @@ from .cases import (
     forward,
     saved,
 )
-from .conftest import IMPLS
 
 UPSTREAM = ("grad_h_in", "grad_h_post", "grad_h_res", "grad_x_post")
 

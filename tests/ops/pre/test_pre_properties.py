@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from mhc_ops.testing import make_pre_inputs
 
+from ..rooms import IMPLS
 from .cases import backward, forward
-from .conftest import IMPLS
 
 # These relations are checked to float64's accuracy, which the kernels do not offer.
 EXACT = [name for name in IMPLS if name in ("reference", "torch")]
