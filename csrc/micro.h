@@ -1,7 +1,7 @@
 // The microkernels.
 //
 //   outer_sum    G[f, d] += sum_t g[t, f] x[t, d]         at most 32 tokens, from zero first
-//   mix_rows     y[t, d]  = base[t, d] + sum_f g[t, f] P[f, d]
+//   mix_rows     y[t, d]  = base[t, d] + sum_f g[t, f] P[f, d], rounded one group later
 //   dot_rows     S[t, f]  = sum_k x[t, k] P[f, k]         at most 1024 columns
 //   dot_streams  s[n]     = sum_d g[d] x[n, d]            the rows of one token
 //
@@ -26,6 +26,28 @@ constexpr int OUTER_ROWS = MANY_REGISTERS ? 12 : 6;  // rows of f
 constexpr int MIX_TOKENS = MANY_REGISTERS ? 8 : 4;
 constexpr int DOT_ROWS = 6;  // rows of f
 constexpr int DOT_TOKENS = MANY_REGISTERS ? 4 : 2;
+
+template <class E>
+MHC_INLINE void prefetch_row(const char *p) {
+    prefetch(p);
+    if (TILE * E::SIZE > 64) prefetch(p + 64);
+}
+
+// One float32 row of a tile, zero beyond `columns`.
+template <class E>
+MHC_INLINE void load_row(float *to, const char *from, int columns) {
+    char padded[TILE * 4];
+    if (columns < TILE) {
+        memset(padded, 0, sizeof padded);
+        memcpy(padded, from, (size_t)columns * E::SIZE);
+        from = padded;
+    }
+    for (int p = 0; p < PASSES; p++) {
+        const Pair v = widen<E>(from + p * PAIR * E::SIZE);
+        store(to + p * PAIR, v.a);
+        store(to + p * PAIR + LANES, v.b);
+    }
+}
 
 template <int ROWS>
 MHC_INLINE void outer_block(int tokens, const float *x, const float *g, int64_t ldg, float *G) {
@@ -64,53 +86,84 @@ inline void outer_sum(int rows, int tokens, const float *x, const float *g, int6
     if (rows > f) outer_rest<OUTER_ROWS - 1>(rows - f, tokens, x, g + f, ldg, G + f * TILE);
 }
 
-// base = h_pre * grad_h_in - c * x, plus grad_x_post where a row of it is given.
-template <class E, bool POST>
-MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const float *x,
-                        const char *post) {
+// base = h_pre * grad_h_in - c * x.
+MHC_INLINE Pair base_of(float h_pre, float c, const float *grad_h_in, const float *x) {
     const Pair g = load2(grad_h_in), v = load2(x);
     const vf h = splat(h_pre), minus = splat(-c);
-    Pair y = {fma(h, g.a, minus * v.a), fma(h, g.b, minus * v.b)};
-    if (POST) {
-        const Pair w = widen<E>(post);
-        y.a += w.a;
-        y.b += w.b;
+    return {fma(h, g.a, minus * v.a), fma(h, g.b, minus * v.b)};
+}
+
+// MIX_TOKENS rows of a tile in float32, before grad_x_post is added, and where they go.
+struct Pending {
+    alignas(64) float y[MIX_TOKENS * TILE];
+    const char *post[MIX_TOKENS];
+    char *out[MIX_TOKENS];
+};
+
+template <class E, bool POST, bool STREAM>
+MHC_INLINE void finish_row(const Pending &from, int t) {
+    for (int column = 0; column < TILE; column += PAIR) {
+        Pair y = load2(from.y + t * TILE + column);
+        if (POST) {
+            const Pair w = widen<E>(from.post[t] + column * E::SIZE);
+            y = {y.a + w.a, y.b + w.b};
+        }
+        narrow<E, STREAM>(y, from.out[t] + column * E::SIZE);
     }
-    return y;
 }
 
 // One group of MIX_TOKENS rows of one tile. g [MIX_TOKENS][ldg], P [rows][TILE], x and grad_h_in
-// [MIX_TOKENS][TILE], h_pre [MIX_TOKENS] with stride ldh; out and post are rows of E, the tile lies
-// at the byte offsets.
+// [MIX_TOKENS][TILE], h_pre [MIX_TOKENS] with stride ldh.
 struct MixGroup {
     int rows;
     int64_t ldg, ldh;
     const float *g, *P, *x, *grad_h_in, *h_pre, *c;
-    const char *const *post;
-    char *const *out;
-    int64_t post_offset, out_offset;
 };
 
+// MIX_TOKENS rows that later tiles need: of x, to widen (at byte `next` of each, unless `to` is
+// NULL) and to fetch into L2, of grad_x_post to fetch (unless `fetch` is false).
+struct Ahead {
+    float *to;
+    bool fetch;
+    const char *const *x, *const *post;
+    int64_t next, fetch_x, fetch_post;
+};
+
+// Fills `to`. The FMAs keep two of four vector pipes busy; the instructions and the loads that
+// finish the group before (NULL: none) and prepare a later tile run beside them, a row at a time:
+// in a burst they would stop the FMAs, for more than the reordering of instructions can hide.
 template <class E, bool POST, bool STREAM>
-__attribute__((noinline)) void mix_rows(const MixGroup &m) {
-    for (int p = 0; p < PASSES; p++) {
-        const int column = p * PAIR;
+__attribute__((noinline)) void mix_rows(const MixGroup &m, Pending &to, const Pending *before,
+                                        const Ahead &ahead) {
+    const int share = m.rows / MIX_TOKENS, rest = m.rows % MIX_TOKENS;
+    for (int column = 0; column < TILE; column += PAIR) {
         Pair y[MIX_TOKENS];
         for (int t = 0; t < MIX_TOKENS; t++)
-            y[t] = base_of<E, POST>(m.h_pre[t * m.ldh], m.c[t], m.grad_h_in + t * TILE + column,
-                                    m.x + t * TILE + column,
-                                    POST ? m.post[t] + m.post_offset + column * E::SIZE : nullptr);
+            y[t] = base_of(m.h_pre[t * m.ldh], m.c[t], m.grad_h_in + t * TILE + column,
+                           m.x + t * TILE + column);
         const float *g = m.g, *row = m.P + column;
-        for (int f = 0; f < m.rows; f++, row += TILE, g++) {
-            const Pair v = load2(row);
-            for (int t = 0; t < MIX_TOKENS; t++) {
-                const vf s = splat(g[t * m.ldg]);
-                y[t].a = fma(s, v.a, y[t].a);
-                y[t].b = fma(s, v.b, y[t].b);
+        for (int part = 0; part < MIX_TOKENS; part++) {
+            if (column == 0) {
+                if (before) finish_row<E, POST, STREAM>(*before, part);
+                if (ahead.fetch) {
+                    prefetch_row<E>(ahead.x[part] + ahead.fetch_x);
+                    if (POST) prefetch_row<E>(ahead.post[part] + ahead.fetch_post);
+                }
+                if (ahead.to) load_row<E>(ahead.to + part * TILE, ahead.x[part] + ahead.next, TILE);
+            }
+            for (const float *end = g + share + (part < rest); g < end; row += TILE, g++) {
+                const Pair v = load2(row);
+                for (int t = 0; t < MIX_TOKENS; t++) {
+                    const vf s = splat(g[t * m.ldg]);
+                    y[t].a = fma(s, v.a, y[t].a);
+                    y[t].b = fma(s, v.b, y[t].b);
+                }
             }
         }
-        for (int t = 0; t < MIX_TOKENS; t++)
-            narrow<E, STREAM>(y[t], m.out[t] + m.out_offset + column * E::SIZE);
+        for (int t = 0; t < MIX_TOKENS; t++) {
+            store(to.y + t * TILE + column, y[t].a);
+            store(to.y + t * TILE + column + LANES, y[t].b);
+        }
     }
 }
 

@@ -39,22 +39,6 @@ struct TokenRows {
     }
 };
 
-// One float32 row of a tile, zero beyond `columns`.
-template <class E>
-MHC_INLINE void load_row(float *to, const char *from, int columns) {
-    char padded[TILE * 4];
-    if (columns < TILE) {
-        memset(padded, 0, sizeof padded);
-        memcpy(padded, from, (size_t)columns * E::SIZE);
-        from = padded;
-    }
-    for (int p = 0; p < PASSES; p++) {
-        const Pair v = widen<E>(from + p * PAIR * E::SIZE);
-        store(to + p * PAIR, v.a);
-        store(to + p * PAIR + LANES, v.b);
-    }
-}
-
 // The plan of a workspace: pieces aligned to 64 bytes.
 struct Workspace {
     char *data = nullptr;

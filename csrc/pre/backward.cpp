@@ -9,8 +9,10 @@
 //     for 32 tokens and one tile of 32 columns, x becomes a float32 tile in L1 and serves both
 //       G[f, d] += sum_t g[t, f] x[t, d]                                  outer_sum
 //       grad_x   = h_pre grad_h_in - c x + post + sum_f g[t, f] P[f, d]   mix_rows
-//     Before, the next tile's rows are fetched into L2: they lie a token apart, which no hardware
-//     prefetcher follows, and a multiple of 4 KiB apart they share one set of L1.
+//     Rounding a group of 8 tokens waits for the next group's sums, which hide it, and so do the
+//     widening of the next tile of x and the fetching of later rows into L2: they lie a token
+//     apart, which no hardware prefetcher follows, and a multiple of 4 KiB apart they share one
+//     set of L1.
 // With P = phi * gamma, gamma costs nothing a token: a superblock adds gamma * G to grad_phi and
 // sum_f phi * G to grad_gamma.
 //
@@ -31,6 +33,7 @@ namespace MHC_ISA {
 namespace {
 
 constexpr int GROUP = 8;  // tokens of phase A that one thread takes: part of the order of summation
+constexpr int FETCH = 3;  // tiles between a row's fetch into L2 and its use
 constexpr int64_t STRIP_BYTES = 512 << 10;  // of P and G in a strip: half of a 1 MiB L2
 
 // What phase B needs of a superblock's tokens.
@@ -54,6 +57,7 @@ struct Call {
     Tokens tokens[2];
     float *group_sums;                 // [groups of T][2][F]: bias, then a * h_mix * inv_rms
     float *strip_G;                    // [threads][strip_tiles][N][tile_rows][TILE]
+    float *strip_gamma;                // [threads][strip_tiles][TILE]
     int64_t *next_group, *next_strip;  // [superblocks] each
 
     int64_t tile_rows() const { return s.rows + gamma_row; }
@@ -135,8 +139,12 @@ struct Block {
     const char *x[BLOCK], *grad_h_in[BLOCK], *post[BLOCK];
     char *grad_x[BLOCK];
     const float *g, *h_pre, *c;
-    alignas(64) float x_tile[BLOCK * TILE], g_tile[BLOCK * TILE];
-    alignas(64) float scaled[BLOCK * TILE], u_tile[BLOCK * TILE];  // hf32 only
+    float *x_tile;  // one of x_tiles; the other is filled meanwhile
+    bool x_loaded;
+    alignas(64) float x_tiles[2][BLOCK * TILE], g_tile[BLOCK * TILE];
+    alignas(64) float scaled[BLOCK * TILE], gamma_sum[TILE];  // hf32 only
+    Pending groups[2];
+    Pending *waiting;  // the one of them whose rows are not rounded yet, or NULL
     alignas(64) char post_tail[BLOCK * TILE * 4], out_tail[BLOCK * TILE * 4];
 };
 
@@ -160,8 +168,9 @@ void load_tile(float *to, const char *const *rows, int64_t offset, int count, in
 }
 
 // Rows that the next tile needs: they lie a token apart, which no hardware prefetcher follows.
+template <class E>
 void fetch(const char *const *rows, int count, int64_t offset) {
-    for (int t = 0; t < count; t++) prefetch(rows[t] + offset);
+    for (int t = 0; t < count; t++) prefetch_row<E>(rows[t] + offset);
 }
 
 // hf32: the second operand of outer_sum is gamma * x, rounded.
@@ -174,79 +183,78 @@ void round_tile(const Call &c, Block &b, const Place &at) {
     }
 }
 
-// hf32: u = g phi alone, then grad_x = base + gamma * u and the sum of x * u over the block.
+// hf32: the group holds u = g phi alone; grad_x = base + gamma * u, and the sum of x * u goes on.
 template <class E, bool POST>
-void finish_hf32(const Call &c, Block &b, const float *P, const Place &at, const char *const *post,
-                 char *const *out, float *gamma_row) {
-    static const float zeros[MIX_TOKENS * TILE] = {};
-    for (int t = 0; t < b.count; t += MIX_TOKENS) {
-        char *u[MIX_TOKENS];
-        for (int i = 0; i < MIX_TOKENS; i++) u[i] = (char *)(b.u_tile + (t + i) * TILE);
-        mix_rows<F32, false, false>({(int)c.s.rows, c.s.rows, 0, b.g + t * c.s.rows, P, zeros,
-                                     zeros, zeros, zeros, nullptr, u, 0, 0});
-    }
+void finish_hf32(const Call &c, Block &b, const Pending &group, int first, const Place &at) {
     float scale[TILE] = {};
     if (c.in.gamma) load_row<F32>(scale, (const char *)(c.in.gamma + at.at), at.columns);
-    for (int p = 0; p < PASSES; p++) {
-        const int column = p * PAIR;
-        Pair total = {};
-        for (int t = 0; t < b.count; t++) {
-            const int i = t * TILE + column;
-            const Pair u = load2(b.u_tile + i), x = load2(b.x_tile + i);
+    const int count = (int)least(MIX_TOKENS, b.count - first);
+    for (int column = 0; column < TILE; column += PAIR) {
+        Pair total = load2(b.gamma_sum + column);
+        for (int t = 0; t < count; t++) {
+            const int token = first + t, i = token * TILE + column;
+            const Pair u = load2(group.y + t * TILE + column), x = load2(b.x_tile + i);
             total = {fma(x.a, u.a, total.a), fma(x.b, u.b, total.b)};
             if (!c.out.grad_x) continue;
-            Pair y = base_of<E, POST>(b.h_pre[t * c.s.streams], b.c[t], b.g_tile + i, b.x_tile + i,
-                                      POST ? post[t] + column * E::SIZE : nullptr);
+            Pair y = base_of(b.h_pre[token * c.s.streams], b.c[token], b.g_tile + i, b.x_tile + i);
+            if (POST) {
+                const Pair w = widen<E>(group.post[t] + column * E::SIZE);
+                y = {y.a + w.a, y.b + w.b};
+            }
             const Pair w = c.in.gamma ? load2(scale + column) : Pair{splat(1), splat(1)};
             y = {fma(w.a, u.a, y.a), fma(w.b, u.b, y.b)};
-            narrow<E, false>(y, out[t] + column * E::SIZE);
+            narrow<E, false>(y, group.out[t] + column * E::SIZE);
         }
-        if (gamma_row) {
-            store(gamma_row + column, load(gamma_row + column) + total.a);
-            store(gamma_row + column + LANES, load(gamma_row + column + LANES) + total.b);
-        }
+        store(b.gamma_sum + column, total.a);
+        store(b.gamma_sum + column + LANES, total.b);
     }
 }
 
-template <class E, bool POST>
-void mix_tile(const Call &c, Block &b, const float *P, const Place &at, float *gamma_row) {
+template <class E, bool POST, bool STREAM>
+void finish_waiting(Block &b) {
+    for (int t = 0; b.waiting && t < MIX_TOKENS; t++) finish_row<E, POST, STREAM>(*b.waiting, t);
+    b.waiting = nullptr;
+}
+
+template <class E, bool POST, bool STREAM>
+void mix_tile(const Call &c, Block &b, const float *P, const Place &at, Ahead ahead,
+              float *gamma_row) {
+    static const float zeros[MIX_TOKENS * TILE] = {};
     // A tile with fewer tokens or columns goes through buffers of the full size.
-    const bool whole = at.columns == TILE && b.count == BLOCK && !c.hf32;
+    const bool whole = at.columns == TILE && b.count == BLOCK;
     const size_t bytes = (size_t)at.columns * E::SIZE;
-    const char *post_rows[BLOCK];
-    char *out_rows[BLOCK];
-    for (int t = 0; t < BLOCK && !whole; t++) {
-        post_rows[t] = b.post_tail + t * TILE * E::SIZE;
-        out_rows[t] = b.out_tail + t * TILE * E::SIZE;
-        if (POST && t < b.count)
+    if (POST && !whole)
+        for (int t = 0; t < b.count; t++)
             memcpy(b.post_tail + t * TILE * E::SIZE, b.post[t] + at.post, bytes);
-    }
-    const char *const *post = whole ? b.post : post_rows;
-    char *const *out = whole ? b.grad_x : out_rows;
-    if (c.hf32)
-        finish_hf32<E, POST>(c, b, P, at, post, out, gamma_row);
-    else
-        for (int t = 0; t < b.count; t += MIX_TOKENS) {
-            const MixGroup m = {(int)c.s.rows,
-                                c.s.rows,
-                                c.s.streams,
-                                b.g + t * c.s.rows,
-                                P,
-                                b.x_tile + t * TILE,
-                                b.g_tile + t * TILE,
-                                b.h_pre + t * c.s.streams,
-                                b.c + t,
-                                post + t,
-                                out + t,
-                                whole ? at.post : 0,
-                                whole ? at.grad_x : 0};
-            if (whole && c.stream)
-                mix_rows<E, POST, true>(m);
-            else
-                mix_rows<E, POST, false>(m);
+    if (c.hf32) memset(b.gamma_sum, 0, sizeof b.gamma_sum);
+    for (int first = 0; first < b.count; first += MIX_TOKENS) {
+        Pending &group = b.groups[b.waiting == b.groups];
+        for (int t = 0; t < MIX_TOKENS; t++) {
+            const int row = (first + t) * TILE * E::SIZE;
+            if (POST) group.post[t] = whole ? b.post[first + t] + at.post : b.post_tail + row;
+            group.out[t] = whole ? b.grad_x[first + t] + at.grad_x : b.out_tail + row;
         }
-    if (!whole && c.out.grad_x)
-        for (int t = 0; t < b.count; t++) memcpy(b.grad_x[t] + at.grad_x, out[t], bytes);
+        const int F = (int)c.s.rows, N = (int)c.s.streams, i = first * TILE;
+        if (c.hf32) {
+            mix_rows<E, POST, STREAM>({F, F, 0, b.g + first * F, P, zeros, zeros, zeros, zeros},
+                                      group, nullptr, ahead);
+            finish_hf32<E, POST>(c, b, group, first, at);
+        } else {
+            mix_rows<E, POST, STREAM>({F, F, N, b.g + first * F, P, b.x_tile + i, b.g_tile + i,
+                                       b.h_pre + first * N, b.c + first},
+                                      group, b.waiting, ahead);
+            b.waiting = &group;
+        }
+        ahead.x += MIX_TOKENS;
+        ahead.post += MIX_TOKENS;
+        if (ahead.to) ahead.to += MIX_TOKENS * TILE;
+    }
+    if (gamma_row)
+        for (int j = 0; j < TILE; j++) gamma_row[j] += b.gamma_sum[j];
+    if (whole) return;
+    finish_waiting<E, POST, STREAM>(b);
+    for (int t = 0; c.out.grad_x && t < b.count; t++)
+        memcpy(b.grad_x[t] + at.grad_x, b.out_tail + t * TILE * E::SIZE, bytes);
 }
 
 void add_row(float *to, const float *row, int columns, bool first) {
@@ -256,29 +264,45 @@ void add_row(float *to, const float *row, int columns, bool first) {
         for (int j = 0; j < columns; j++) to[j] += row[j];
 }
 
-// Adds a superblock's tile to the parameters' gradients.
-void close_tile(const Call &c, const float *G, const Place &at, bool first) {
-    const int64_t F = c.s.rows, width = c.s.streams * c.s.dim;
-    const float *gamma = c.in.gamma + at.at;
-    float grad_gamma[TILE] = {};
-    for (int64_t f = 0; f < F && c.want_G; f++) {
-        const float *phi = c.in.phi + f * width + at.at;
-        float row[TILE];
-        memcpy(row, G + f * TILE, sizeof row);
-        if (c.out.grad_gamma && !c.hf32)
-            for (int j = 0; j < at.columns; j++) grad_gamma[j] += phi[j] * row[j];
-        if (!c.out.grad_phi) continue;
-        if (c.in.gamma && !c.hf32)
-            for (int j = 0; j < at.columns; j++) row[j] *= gamma[j];
-        add_row(c.out.grad_phi + f * width + at.at, row, at.columns, first);
+// Adds one stream of a superblock's strip to the parameters' gradients, a row of phi at a time: the
+// rows of one tile lie far apart, and where N * D is a multiple of 1024 share a set of L1.
+// grad_gamma: [strip_tiles * TILE].
+void close_strip(const Call &c, const float *G, int64_t tile, int64_t n, int64_t columns,
+                 float *grad_gamma, bool first) {
+    const int64_t F = c.s.rows, width = c.s.streams * c.s.dim, at = n * c.s.dim + tile * TILE;
+    const int64_t next_tile = c.s.streams * c.tile_rows() * TILE;
+    const float *gamma = c.in.gamma && !c.hf32 ? c.in.gamma + at : nullptr;
+    const bool of_G = c.out.grad_gamma && !c.hf32;
+    G += n * c.tile_rows() * TILE;
+    memset(grad_gamma, 0, (size_t)columns * sizeof(float));
+    for (int64_t f = 0; c.want_G && f < F; f++) {
+        const float *phi = c.in.phi + f * width + at;
+        float *grad_phi = c.out.grad_phi ? c.out.grad_phi + f * width + at : nullptr;
+        for (int64_t d = 0; d < columns; d += TILE) {
+            const float *row = G + d / TILE * next_tile + f * TILE;
+            const auto add = [&](int count) __attribute__((always_inline)) {
+                if (of_G)
+                    for (int j = 0; j < count; j++) grad_gamma[d + j] += phi[d + j] * row[j];
+                if (!grad_phi) return;
+                float own[TILE];
+                for (int j = 0; j < count; j++) own[j] = gamma ? row[j] * gamma[d + j] : row[j];
+                add_row(grad_phi + d, own, count, first);
+            };
+            if (columns - d < TILE)
+                add((int)(columns - d));
+            else
+                add(TILE);
+        }
     }
-    if (c.out.grad_gamma)
-        add_row(c.out.grad_gamma + at.at, c.gamma_row ? G + F * TILE : grad_gamma, at.columns,
-                first);
+    if (!c.out.grad_gamma) return;
+    for (int64_t d = 0; c.gamma_row && d < columns; d += TILE)
+        memcpy(grad_gamma + d, G + F * TILE + d / TILE * next_tile,
+               (size_t)least(TILE, columns - d) * sizeof(float));
+    add_row(c.out.grad_gamma + at, grad_gamma, (int)columns, first);
 }
 
-template <class E, bool POST>
-void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
+template <class E, bool POST, bool STREAM>
+void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums, float *grad_gamma) {
     const int64_t N = c.s.streams, F = c.s.rows, rows = c.tile_rows();
     const int64_t begin = strip * c.strip_tiles, end = least(begin + c.strip_tiles, c.tiles);
     const int tokens = c.tokens_of(superblock);
@@ -286,6 +310,7 @@ void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
     if (c.want_G || c.gamma_row)
         memset(sums, 0, (size_t)((end - begin) * N * rows * TILE) * sizeof(float));
     Block b = {};
+    b.x_tile = b.x_tiles[0];
     for (int first = 0; first < tokens; first += BLOCK) {
         const int64_t t = superblock * SUPERBLOCK + first;
         b.count = (int)least(BLOCK, tokens - first);
@@ -297,36 +322,46 @@ void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums) {
         for (int i = 0; i < b.count; i++)
             b.grad_x[i] = (char *)c.out.grad_x + (t + i) * N * c.s.dim * E::SIZE;
         for (int64_t tile = begin; tile < end; tile++) {
-            if (c.out.grad_x)
+            if (c.out.grad_x) {
                 load_tile<E>(b.g_tile, b.grad_h_in, tile * TILE * E::SIZE, b.count,
                              tile_columns(c.s.dim, tile));
+                if (tile + 1 < end)
+                    fetch<E>(b.grad_h_in, b.count, (tile + 1) * TILE * E::SIZE);
+            }
             for (int64_t n = 0; n < N; n++) {
-                const Place at = place<E>(c, tile, n);
-                const bool turn = n + 1 == N;
-                const Place next = place<E>(c, turn ? tile + 1 : tile, turn ? 0 : n + 1);
+                const auto later = [&](int64_t steps) {
+                    return place<E>(c, tile + (n + steps) / N, (n + steps) % N);
+                };
+                const Place at = later(0), next = later(1), fetched = later(FETCH);
+                const bool has_next = next.columns > 0 && tile + (n + 1) / N < end;
+                const bool fetches = tile + (n + FETCH) / N < end;
                 float *tile_sums = sums + ((tile - begin) * N + n) * rows * TILE;
                 b.h_pre = from.h_pre + first * N + n;
-                load_tile<E>(b.x_tile, b.x, at.x, b.count, at.columns);
+                if (!b.x_loaded) load_tile<E>(b.x_tile, b.x, at.x, b.count, at.columns);
+                b.x_loaded = false;
                 if (c.hf32) round_tile(c, b, at);
-                if (!turn || tile + 1 < end) {
-                    fetch(b.x, b.count, next.x);
-                    if (POST) fetch(b.post, b.count, next.post);
-                    if (turn) fetch(b.grad_h_in, b.count, (tile + 1) * TILE * E::SIZE);
-                }
+                if (!c.want_u && fetches) fetch<E>(b.x, b.count, fetched.x);
                 if (c.want_G)
                     outer_sum((int)F, b.count, c.hf32 ? b.scaled : b.x_tile, b.g, F, tile_sums);
-                if (c.want_u)
-                    mix_tile<E, POST>(c, b, c.P + (tile * N + n) * F * TILE, at,
-                                      c.gamma_row ? tile_sums + F * TILE : nullptr);
+                if (!c.want_u) continue;
+                const bool whole = b.count == BLOCK;
+                float *other = b.x_tiles[b.x_tile == b.x_tiles[0]];
+                b.x_loaded = whole && has_next && next.columns == TILE;
+                mix_tile<E, POST, STREAM>(c, b, c.P + (tile * N + n) * F * TILE, at,
+                                          {b.x_loaded ? other : nullptr, whole && fetches, b.x,
+                                           b.post, next.x, fetched.x, fetched.post},
+                                          c.gamma_row ? tile_sums + F * TILE : nullptr);
+                if (b.x_loaded) b.x_tile = other;
             }
         }
     }
-    if (c.stream) fence_streams();
+    finish_waiting<E, POST, STREAM>(b);
+    if (STREAM) fence_streams();
+    const int64_t columns = least(c.s.dim, end * TILE) - begin * TILE;
     if (c.want_G || c.gamma_row)
         for (int64_t n = 0; n < N; n++)
-            for (int64_t tile = begin; tile < end; tile++)
-                close_tile(c, sums + ((tile - begin) * N + n) * rows * TILE, place<E>(c, tile, n),
-                           superblock == 0 && !c.out.accumulate);
+            close_strip(c, sums, begin, n, columns, grad_gamma,
+                        superblock == 0 && !c.out.accumulate);
 }
 
 // grad_bias and grad_alpha: groups within a superblock from zero, superblocks in ascending order.
@@ -348,7 +383,7 @@ void reduce_groups(const Call &c, float *part) {
     }
 }
 
-template <class E, bool POST>
+template <class E, bool POST, bool STREAM>
 void run(const Team &team, void *argument) {
     const Call &c = *(const Call *)argument;
     const int64_t N = c.s.streams, F = c.s.rows;
@@ -357,6 +392,7 @@ void run(const Team &team, void *argument) {
             pack_phi(c.P + i * F * TILE, TILE, c.s, c.in.phi, c.hf32 ? nullptr : c.in.gamma, i % N,
                      i / N, c.hf32);
     float *sums = c.strip_G + team.rank * c.strip_tiles * N * c.tile_rows() * TILE;
+    float *grad_gamma = c.strip_gamma + team.rank * c.strip_tiles * TILE;
     for (int64_t superblock = 0; superblock < c.superblocks; superblock++) {
         const int64_t groups = ceil_div(c.tokens_of(superblock), GROUP);
         for (int64_t group; (group = take(c.next_group + superblock)) < groups;)
@@ -364,13 +400,14 @@ void run(const Team &team, void *argument) {
         team.barrier();
         if (c.want_G || c.want_u)
             for (int64_t strip; (strip = take(c.next_strip + superblock)) < c.strips;)
-                phase_b<E, POST>(c, superblock, strip, sums);
+                phase_b<E, POST, STREAM>(c, superblock, strip, sums, grad_gamma);
     }
 }
 
 template <class E>
-void (*body_for(bool post))(const Team &, void *) {
-    return post ? run<E, true> : run<E, false>;
+void (*body_for(bool post, bool stream))(const Team &, void *) {
+    if (stream) return post ? run<E, true, true> : run<E, false, true>;
+    return post ? run<E, true, false> : run<E, false, false>;
 }
 
 }  // namespace
@@ -415,6 +452,7 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     const size_t group_sums = w.reserve<float>(ceil_div(T, GROUP) * 2 * F);
     const size_t strip_G = w.reserve<float>(
         c.want_G || c.gamma_row ? threads * c.strip_tiles * N * c.tile_rows() * TILE : 0);
+    const size_t strip_gamma = w.reserve<float>(threads * c.strip_tiles * TILE);
     if (!w.allocate()) return MHC_NO_MEMORY;
     memset(w.data + g[0], 0, zero_until - g[0]);
 
@@ -422,14 +460,15 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     for (int i = 0; i < 2; i++)
         c.tokens[i] = {w.at<float>(g[i]), w.at<float>(h_pre[i]), w.at<float>(coefficient[i])};
     c.group_sums = w.at<float>(group_sums);
+    c.strip_gamma = w.at<float>(strip_gamma);
     c.strip_G = w.at<float>(strip_G);
     c.next_group = w.at<int64_t>(counters);
     c.next_strip = c.next_group + c.superblocks;
     const bool post = in.grad_x_post.data;
     run_team(threads,
-             dtype == MHC_FLOAT32   ? body_for<F32>(post)
-             : dtype == MHC_FLOAT16 ? body_for<F16>(post)
-                                    : body_for<BF16>(post),
+             dtype == MHC_FLOAT32   ? body_for<F32>(post, c.stream)
+             : dtype == MHC_FLOAT16 ? body_for<F16>(post, c.stream)
+                                    : body_for<BF16>(post, c.stream),
              &c);
     reduce_groups(c, w.at<float>(part));
     return MHC_OK;
