@@ -27,10 +27,11 @@ constexpr int MIX_TOKENS = MANY_REGISTERS ? 8 : 4;
 constexpr int DOT_ROWS = 6;  // rows of f
 constexpr int DOT_TOKENS = MANY_REGISTERS ? 4 : 2;
 
+// The lines of one row of a tile, one more where it is not aligned.
 template <class E>
 MHC_INLINE void prefetch_row(const char *p) {
-    prefetch(p);
-    if (TILE * E::SIZE > 64) prefetch(p + 64);
+    for (int i = 0; i < TILE * E::SIZE; i += 64) prefetch(p + i);
+    prefetch(p + TILE * E::SIZE - 1);
 }
 
 // One float32 row of a tile, zero beyond `columns`.
@@ -121,12 +122,13 @@ struct MixGroup {
 };
 
 // MIX_TOKENS rows that later tiles need: of x, to widen (at byte `next` of each, unless `to` is
-// NULL) and to fetch into L2, of grad_x_post to fetch (unless `fetch` is false).
+// NULL) and to fetch into L2; of grad_x_post, and of the output unless it goes past the caches, to
+// fetch (all three unless `fetch` is false).
 struct Ahead {
     float *to;
     bool fetch;
-    const char *const *x, *const *post;
-    int64_t next, fetch_x, fetch_post;
+    const char *const *x, *const *post, *const *out;
+    int64_t next, fetch_x, fetch_post, fetch_out;
 };
 
 // Fills `to`. The FMAs keep two of four vector pipes busy; the instructions and the loads that
@@ -148,6 +150,7 @@ __attribute__((noinline)) void mix_rows(const MixGroup &m, Pending &to, const Pe
                 if (ahead.fetch) {
                     prefetch_row<E>(ahead.x[part] + ahead.fetch_x);
                     if (POST) prefetch_row<E>(ahead.post[part] + ahead.fetch_post);
+                    if (!STREAM) prefetch_row<E>(ahead.out[part] + ahead.fetch_out);
                 }
                 if (ahead.to) load_row<E>(ahead.to + part * TILE, ahead.x[part] + ahead.next, TILE);
             }

@@ -33,7 +33,7 @@ namespace MHC_ISA {
 namespace {
 
 constexpr int GROUP = 8;  // tokens of phase A that one thread takes: part of the order of summation
-constexpr int FETCH = 3;  // tiles between a row's fetch into L2 and its use
+constexpr int FETCH = 2;  // tiles between a row's fetch into L2 and its use
 constexpr int64_t STRIP_BYTES = 512 << 10;  // of P and G in a strip: half of a 1 MiB L2
 
 // What phase B needs of a superblock's tokens.
@@ -247,6 +247,7 @@ void mix_tile(const Call &c, Block &b, const float *P, const Place &at, Ahead ah
         }
         ahead.x += MIX_TOKENS;
         ahead.post += MIX_TOKENS;
+        ahead.out += MIX_TOKENS;
         if (ahead.to) ahead.to += MIX_TOKENS * TILE;
     }
     if (gamma_row)
@@ -349,7 +350,8 @@ void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums, floa
                 b.x_loaded = whole && has_next && next.columns == TILE;
                 mix_tile<E, POST, STREAM>(c, b, c.P + (tile * N + n) * F * TILE, at,
                                           {b.x_loaded ? other : nullptr, whole && fetches, b.x,
-                                           b.post, next.x, fetched.x, fetched.post},
+                                           b.post, b.grad_x, next.x, fetched.x, fetched.post,
+                                           fetched.grad_x},
                                           c.gamma_row ? tile_sums + F * TILE : nullptr);
                 if (b.x_loaded) b.x_tile = other;
             }
