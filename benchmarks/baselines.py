@@ -1,10 +1,10 @@
-"""What the kernels are measured against: MhcPre in plain torch, as people write it."""
+"""What the kernels are measured against: the operators in plain torch, as people write them."""
 
 import torch
 from torch import Tensor
 
 
-def eager(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+def pre(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
     """h_in, h_post, h_res in float32 torch operations that autograd differentiates."""
     n = x.shape[-2]
     single = x.float()
@@ -17,7 +17,7 @@ def eager(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor) ->
     return (h_pre[..., None] * single).sum(-2).to(x.dtype), h_post, h_res
 
 
-def manual(
+def pre_backward(
     x: Tensor,
     phi: Tensor,
     alpha: Tensor,
@@ -47,3 +47,25 @@ def manual(
     by_row = (a * h_mix * inv_rms[:, None]).sum(0)
     grad_alpha = torch.stack([p.sum() for p in by_row.split([n, n, n * n])])
     return (grad_x + grad_x_post).to(x.dtype), grad_phi, grad_alpha, a.sum(0), (single * u).sum(0)
+
+
+def sinkhorn(logits: Tensor) -> Tensor:
+    """DeepSeek-V4's 20 iterations."""
+    h = torch.softmax(logits, -1) + 1e-6
+    h = h / (h.sum(-2, keepdim=True) + 1e-6)
+    for _ in range(19):
+        h = h / (h.sum(-1, keepdim=True) + 1e-6)
+        h = h / (h.sum(-2, keepdim=True) + 1e-6)
+    return h
+
+
+def post(x: Tensor, h_res: Tensor, h_out: Tensor, h_post: Tensor) -> Tensor:
+    """The streams of the next sublayer, summed in float32."""
+    added = h_post[..., None] * h_out.float()[..., None, :]
+    return (h_res.transpose(-1, -2) @ x.float() + added).to(x.dtype)
+
+
+def sublayer(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor) -> Tensor:
+    """A sublayer's mHC part; the sublayer itself hands its input on."""
+    h_in, h_post, logits = pre(x, phi, alpha, bias, gamma)
+    return post(x, sinkhorn(logits), h_in, h_post)

@@ -1,4 +1,4 @@
-"""docs/performance.md and its picture, made from the rows of one run."""
+"""docs/performance.md and its picture, made from the rows of the runs."""
 
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,18 @@ def best_compiled(row: dict[str, Any]) -> float | None:
 def line(row: dict[str, Any]) -> str:
     """One row of the table."""
     ms, compiled = row["ms"], best_compiled(row)
-    ours, kept = ms["ours"], ms["ours, preallocated"]
+    ours = ms["ours"]
+    kept = ms.get("ours, preallocated", ours)
+    chain = ms.get("ours, one after the other")
     cells = (
-        row["direction"],
+        f"{row['operator']} {row['direction']}",
         f"{row['T']}, {row['N']}, {row['D']}",
         f"{ours:.3g}",
         f"{kept:.3g}",
         f"{ms['eager'] / ours:.1f}x",
         f"{compiled / ours:.1f}x" if compiled else "",
-        f"{ms['torch'] / ours:.1f}x",
+        f"{ms['torch'] / ours:.1f}x" if "torch" in ms else "",
+        f"{kept / chain:.2f}" if chain else "",
         f"{kept / row['floor_ms']:.2f}",
         f"{row['gflops']:.0f}",
         f"{row['gbytes_per_s']:.1f}",
@@ -32,20 +35,14 @@ def line(row: dict[str, Any]) -> str:
 
 
 _HEAD = (
-    "| direction | T, N, D | ms | ms, out= | vs eager | vs compiled | vs impl='torch' "
-    "| out= / floor | GFLOP/s | GB/s | extra MB |\n|" + "---|" * 11
+    "| operator | T, N, D | ms | ms, out= | vs eager | vs compiled | vs impl='torch' "
+    "| of the two operators' time | out= / floor | GFLOP/s | GB/s | extra MB |\n|" + "---|" * 12
 )
 
 
 def write(rows: list[dict[str, Any]], folder: Path) -> None:
     """performance.md and performance.svg."""
     first = rows[0]
-    subsets = [
-        f"| {r['T']}, {r['N']}, {r['D']} | {r['ms']['ours']:.3g} "
-        f"| {r['ms']['ours, grad_x alone']:.3g} | {r['ms']['ours, parameters alone']:.3g} |"
-        for r in rows
-        if r["direction"] == "backward"
-    ]
     text = f"""# Measured speed
 
 Made by `make bench` (`benchmarks/run.py --page`) from `benchmarks/results/`; do not edit. Medians
@@ -55,37 +52,81 @@ average before the run {first["load"]:.1f}.
 
 The floor of a row is the larger of flops / FMA throughput and bytes / reading bandwidth, both
 probed in the same run (here {first["fma_gflops"]:.0f} GFLOP/s and {first["memory_gb_s"]:.1f} GB/s);
-`registry.py` has the formulas. "compiled" is the faster of torch.compile of autograd and of the
-formula written out. "ms" allocates its outputs, "out=" writes into given ones; "extra MB" is what a
-call with out= adds to the process's memory at its peak.
+`registry.py` has the formulas. Sinkhorn's has no part for its divisions. "compiled" is the faster
+of torch.compile of autograd and of the formula written out. "ms" allocates its outputs, "out="
+writes into given ones; "extra MB" is what a call with out= adds to the process's memory at its
+peak. "sublayer" is a training step of a sublayer's mHC part: pre, sinkhorn and post, forward and
+backward.
 
 ![time of one call, relative to eager](performance.svg)
 
 {_HEAD}
 {chr(10).join(line(r) for r in rows)}
 
-Backward, when only some gradients are wanted (ms):
-
-| T, N, D | all | grad_x alone | parameters alone |
-|---|---|---|---|
-{chr(10).join(subsets)}
-"""
+{_subsets(rows)}
+{_kept(rows)}
+{_decode(rows)}"""
     (folder / "performance.md").write_text(text)
     (folder / "performance.svg").write_text(_picture([r for r in rows if best_compiled(r)]))
 
 
+def _subsets(rows: list[dict[str, Any]]) -> str:
+    found = [
+        f"| {r['T']}, {r['N']}, {r['D']} | {r['ms']['ours']:.3g} "
+        f"| {r['ms']['ours, grad_x alone']:.3g} | {r['ms']['ours, parameters alone']:.3g} |"
+        for r in rows
+        if "ours, grad_x alone" in r["ms"]
+    ]
+    head = "| T, N, D | all | grad_x alone | parameters alone |\n|---|---|---|---|"
+    return (
+        "pre's backward, when only some gradients are wanted (ms):\n\n"
+        + "\n".join([head, *found])
+        + "\n"
+    )
+
+
+def _kept(rows: list[dict[str, Any]]) -> str:
+    found = [
+        f"| {r['T']}, {r['N']}, {r['D']} | {r['kept_bytes']['ours'] / 2**20:.1f} "
+        f"| {r['kept_bytes']['eager'] / 2**20:.1f} |"
+        for r in rows
+        if r["kept_bytes"]
+    ]
+    head = "| T, N, D | ours | eager |\n|---|---|---|"
+    return (
+        "What a training sublayer keeps for its backward beside its inputs (MiB):\n\n"
+        + "\n".join([head, *found])
+        + "\n"
+    )
+
+
+def _decode(rows: list[dict[str, Any]]) -> str:
+    found = [
+        f"| {r['T']}, {r['N']}, {r['D']} | {r['ms']['ours'] * 1e3:.1f} "
+        f"| {r['ms']['eager'] / r['ms']['ours']:.1f}x | {r['phi_from_l2_ms'] * 1e3:.1f} |"
+        for r in rows
+        if r["operator"] == "pre" and r["direction"] == "forward" and r["T"] == 1
+    ]
+    head = (
+        "| T, N, D | us a call | vs eager | us to read phi from one core's L2 |\n|---|---|---|---|"
+    )
+    return "One token (pre, forward):\n\n" + "\n".join([head, *found]) + "\n"
+
+
 def _picture(rows: list[dict[str, Any]]) -> str:
     """Horizontal bars: time of each variant as a share of eager's."""
-    width, bar, left = 760, 13, 190
+    width, bar, left = 820, 13, 250
     parts, y = [], 34
     for x, (name, colour) in enumerate(_BARS):
         parts.append(f'<rect x="{left + 120 * x}" y="8" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{left + 120 * x + 17}" y="18">{name}</text>')
     for row in rows:
-        title = f"{row['direction']} {row['T']}, {row['N']}, {row['D']}"
+        title = f"{row['operator']} {row['direction']} {row['T']}, {row['N']}, {row['D']}"
         parts.append(f'<text x="8" y="{y + 2.4 * bar:.0f}">{title}</text>')
         for name, colour in _BARS:
-            ms = best_compiled(row) if name == "compiled" else row["ms"][name]
+            ms = best_compiled(row) if name == "compiled" else row["ms"].get(name)
+            if ms is None:
+                continue
             length = (width - left - 90) * min(1.0, ms / row["ms"]["eager"])
             parts.append(
                 f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar - 2}" '
