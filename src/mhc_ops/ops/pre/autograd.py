@@ -61,7 +61,7 @@ def pre_gradients(
         residual = len(phi) - 2 * n
         tail = (n, n) if residual == n * n else (residual,)
         grad_h_res = h_post.new_zeros(*x.shape[:-2], *tail)
-    results = _pre_backward(
+    results = pre_backward_function(
         x,
         phi,
         alpha,
@@ -126,4 +126,4 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
     return (*through, *(None,) * 8)
 
 
-_pre_backward = eager_function("pre_backward", save_backward, differentiate_backward)
+pre_backward_function = eager_function("pre_backward", save_backward, differentiate_backward)

@@ -140,8 +140,8 @@ def check_backward(
     ):
         if saved is None:
             raise ArgumentError(
-                f"{op}: {name} must be the tensor saved by mhc_pre_forward, got None; "
-                f"run the forward and pass its {name}."
+                f"{op}: {name} must be the tensor saved by {op.replace('backward', 'forward')}, "
+                f"got None; run the forward and pass its {name}."
             )
         contract.check(name, saved, ("..", *tail), single)
     if grad_x_post is not None:
@@ -150,10 +150,10 @@ def check_backward(
 
 
 def check_wanted(
-    wanted: Iterable[str] | None, gamma: Tensor | None
+    wanted: Iterable[str] | None, gamma: Tensor | None, op: str = "mhc_pre_backward"
 ) -> tuple[bool, bool, bool, bool, bool]:
     """Which of the five gradients to compute; names with or without their "grad_"."""
-    flags = parse_wanted("mhc_pre_backward", wanted, GRADIENTS)
+    flags = parse_wanted(op, wanted, GRADIENTS)
     return flags[0], flags[1], flags[2], flags[3], flags[4] and gamma is not None
 
 

@@ -74,6 +74,17 @@ def sinkhorn_numbers(
     return numbers
 
 
+def of_rows(numbers: SinkhornNumbers, convention: Convention | None) -> SinkhornNumbers:
+    """The options for logits that lie as the convention's rows of phi do.
+
+    Where those are [to, from], an order of [from, to] goes by its other name.
+    """
+    if convention is None or convention.res_rows == "from_to":
+        return numbers
+    other = "rows_last" if numbers.order == "columns_last" else "columns_last"
+    return numbers._replace(order=other)
+
+
 def check_forward(logits: Tensor, op: str = "sinkhorn_forward") -> SinkhornSizes:
     """Check what the forward is given; the sizes of the call."""
     check_is_tensor(op, "logits", logits)
