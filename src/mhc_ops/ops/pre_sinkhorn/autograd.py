@@ -4,17 +4,17 @@ The first derivative is torch.ops.mhc.pre_sinkhorn_backward, or pre_backward whe
 used. Whatever differentiates that once more goes through the written equations of reference.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..common.registration import eager_function, vector_jacobian
+from ..common.registration import eager_function, handing_on_function, vector_jacobian
 from ..pre.autograd import pre_backward_function
 from . import reference
-from .calls import PreSinkhornBackwardCall, PreSinkhornForwardCall, numbers_of
+from .calls import PreSinkhornBackwardCall, numbers_of
 
 
 def save_forward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -66,32 +66,9 @@ def pre_sinkhorn_gradients(
     return tuple(r if need else None for r, need in zip(results, needed, strict=True))
 
 
-class _PreSinkhornFunction(torch.autograd.Function):
-    """pre_sinkhorn_forward that also hands x on, so that x's later gradient enters its backward.
-
-    The saved tensors are outputs as well: that is how autograd differentiates them a second time.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
-        h_in, h_post, h_res, *saved = torch.ops.mhc.pre_sinkhorn_forward(x, *args)
-        return (h_in, h_post, h_res, x.view_as(x), *saved)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_forward(ctx, inputs, (*output[:3], *output[4:]))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        # A traced graph has no second derivatives; tracing hands in zeros for unused outputs.
-        of_saved = (None, None, None) if torch.compiler.is_compiling() else grads[4:]
-        gradients = pre_sinkhorn_gradients(ctx, (*grads[:3], *of_saved), grads[3])
-        return (*gradients, *(None,) * len(PreSinkhornForwardCall._fields[5:]))
-
-
-pre_sinkhorn_function: Callable[..., Any] = _PreSinkhornFunction.apply  # untyped in torch
+pre_sinkhorn_function = handing_on_function(
+    "pre_sinkhorn_forward", save_forward, pre_sinkhorn_gradients
+)
 
 
 def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
