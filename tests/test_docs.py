@@ -1,4 +1,4 @@
-"""The Python examples of README.md and docs/pre.md run as printed, block after block."""
+"""The Python examples of README.md and the pages under docs run as printed, block after block."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/pre.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/pre.md", "docs/conventions.md"])
 def test_examples_run(page):
     blocks = re.findall(
         r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL

@@ -19,6 +19,11 @@ from .ops.lite.api import (
 )
 from .ops.post.api import mhc_post, mhc_post_backward, mhc_post_forward
 from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
+from .ops.pre_sinkhorn.api import (
+    mhc_pre_sinkhorn,
+    mhc_pre_sinkhorn_backward,
+    mhc_pre_sinkhorn_forward,
+)
 from .ops.sinkhorn.api import sinkhorn, sinkhorn_backward, sinkhorn_forward
 from .version import __version__
 
@@ -39,6 +44,9 @@ __all__ = [
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_forward",
+    "mhc_pre_sinkhorn",
+    "mhc_pre_sinkhorn_backward",
+    "mhc_pre_sinkhorn_forward",
     "permutation_mix",
     "permutation_mix_backward",
     "permutation_mix_forward",

@@ -11,6 +11,7 @@ from .types import Impl
 
 OPERATORS = (
     *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
+    *("mhc_pre_sinkhorn", "mhc_pre_sinkhorn_forward", "mhc_pre_sinkhorn_backward"),
     *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
     *("sinkhorn", "sinkhorn_forward", "sinkhorn_backward"),
     *("permutation_mix", "permutation_mix_forward", "permutation_mix_backward"),
@@ -19,6 +20,7 @@ OPERATORS = (
 # The operators with C++ kernels, and the dtypes of the leading tensor that these take.
 _CPU_DTYPES = {
     "mhc_pre": (torch.bfloat16, torch.float16, torch.float32),
+    "mhc_pre_sinkhorn": (torch.bfloat16, torch.float16, torch.float32),
     "mhc_post": (torch.bfloat16, torch.float16, torch.float32),
     "sinkhorn": (torch.float32,),
     "stream_head": (torch.bfloat16, torch.float16, torch.float32),

@@ -70,6 +70,35 @@ class MhcPre(NamedTuple):
     x: Tensor
 
 
+class MhcPreSinkhornForward(NamedTuple):
+    """Outputs of the bare MhcPreSinkhorn; the last three are what its backward needs.
+
+    h_in [.., D] as x; all others float32 (float64 for float64 x): h_post [.., N]; h_res [.., N, N]
+    as [from, to], after Sinkhorn; inv_rms [..]; h_mix [.., F], not yet scaled by inv_rms; h_pre
+    [.., N].
+    """
+
+    h_in: Tensor
+    h_post: Tensor
+    h_res: Tensor
+    inv_rms: Tensor
+    h_mix: Tensor
+    h_pre: Tensor
+
+
+class MhcPreSinkhorn(NamedTuple):
+    """Outputs of the differentiable mhc_pre_sinkhorn.
+
+    h_in [.., D] as x; h_post [.., N]; h_res [.., N, N] as [from, to], after Sinkhorn; x, the input
+    handed on: give it to mhc_post, and its gradient is added inside the backward.
+    """
+
+    h_in: Tensor
+    h_post: Tensor
+    h_res: Tensor
+    x: Tensor
+
+
 class MhcPostBackward(NamedTuple):
     """Gradients of the bare MhcPost; None for what was not wanted, and without bias for it.
 

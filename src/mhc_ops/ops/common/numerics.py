@@ -6,6 +6,7 @@ superblocks here.
 """
 
 from collections.abc import Sequence
+from math import isqrt
 
 import torch
 from torch import Tensor
@@ -68,6 +69,17 @@ def stream_sum(x: Tensor) -> Tensor:
     for stream in others:
         total = total + stream
     return total
+
+
+def residual_logits(h_mix: Tensor, inv_rms: Tensor, alpha: Tensor, bias: Tensor) -> Tensor:
+    """The logits [.., N, N] of MhcPre from what it saves, for phi of 2N + N*N rows: the same bits.
+
+    h_mix [.., F], inv_rms [..], alpha [3], bias [F].
+    """
+    n = isqrt(h_mix.shape[-1] + 1) - 1
+    z = (h_mix[..., 2 * n :] * inv_rms[..., None]) * alpha[2] + bias[2 * n :]
+    logits: Tensor = z.unflatten(-1, (n, n))
+    return logits
 
 
 def mean_square(x: Tensor, dims: int | tuple[int, ...]) -> Tensor:

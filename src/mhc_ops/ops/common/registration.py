@@ -91,6 +91,40 @@ def eager_function(
     return call
 
 
+def handing_on_function(
+    name: str, save: Callable[..., None], gradients: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The operator `name` as a Function that also hands x, its first input, on.
+
+    x's later gradient then enters the operator's own backward. Behind the three results come the
+    saved tensors, outputs as well: that is how autograd differentiates them a second time.
+    save: that given to `register`. gradients(ctx, those of the operator's outputs, that of the
+    handed-on x): those of the leading inputs.
+    """
+
+    class HandingOnFunction(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
+            h_in, h_post, h_res, *saved = getattr(torch.ops.mhc, name)(x, *args)
+            return (h_in, h_post, h_res, x.view_as(x), *saved)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+            save(ctx, inputs, (*output[:3], *output[4:]))
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+            # A traced graph has no second derivatives; tracing hands in zeros for unused outputs.
+            of_saved = (None,) * len(grads[4:]) if torch.compiler.is_compiling() else grads[4:]
+            found = gradients(ctx, (*grads[:3], *of_saved), grads[3])
+            return (*found, *(None,) * (len(ctx.needs_input_grad) - len(found)))
+
+    apply: Callable[..., Any] = HandingOnFunction.apply  # untyped in torch
+    return apply
+
+
 def one_by_one(op: Callable[..., Any]) -> Callable[..., Any]:
     """A vmap rule that runs the operator once a slice and stacks the results."""
 

@@ -6,9 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...convention import Convention
+from ...domains import check_finite, check_norm_eps
 from ...errors import ArgumentError, UnsupportedError
 from ...types import Impl, StreamHeadBackward, StreamHeadForward
 from ..common.checking import Contract, check_streams, parameter_dtype, parse_impl, parse_wanted
+from ..common.conventions import merge
 from ..common.numerics import stream_sum
 from ..pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
 from ..pre.checks import HC_EPS, NORM_EPS
@@ -22,6 +25,7 @@ def stream_head_forward(
     *,
     norm_eps: float = NORM_EPS,
     eps: float = HC_EPS,
+    convention: Convention | None = None,
     impl: str | Impl = "auto",
 ) -> StreamHeadForward:
     """Contract N streams into one by learned gates, as at the end of a model.
@@ -37,6 +41,8 @@ def stream_head_forward(
         x: [B, S, N, D] or [T, N, D]; bfloat16, float16, float32 or float64, any strides. With
             float64 x every other tensor is float64 too; otherwise they are float32.
         fn: [N, N*D]. base: [N]. scale: [1].
+        norm_eps, eps: see above. convention: another library's norm_eps (inside or outside the
+            root) and hc_eps instead of these.
         impl: "auto", "reference", "torch", "cpu" or "triton"; a named one never falls back.
 
     Returns:
@@ -49,9 +55,11 @@ def stream_head_forward(
 
     Source: DeepSeek-V4's hc_head.
     """
-    _check("stream_head_forward", x, fn, base, scale, impl)
+    op = "stream_head_forward"
+    numbers = _numbers(op, norm_eps, eps, convention)
+    _check(op, x, fn, base, scale, impl)
     n = x.shape[-2]
-    fwd = mhc_pre_forward(x, *_as_pre(fn, base, scale), norm_eps=norm_eps, hc_eps=eps, impl=impl)
+    fwd = mhc_pre_forward(x, *_as_pre(fn, base, scale), impl=impl, **numbers)
     return StreamHeadForward(fwd.h_in, fwd.inv_rms, fwd.h_mix[..., :n].contiguous(), fwd.h_pre)
 
 
@@ -65,6 +73,7 @@ def stream_head_backward(
     h_pre: Tensor,
     *,
     eps: float = HC_EPS,
+    convention: Convention | None = None,
     impl: str | Impl = "auto",
     wanted: Iterable[str] | None = None,
 ) -> StreamHeadBackward:
@@ -72,7 +81,8 @@ def stream_head_backward(
 
     Args:
         x, fn, scale: as in stream_head_forward. grad_h: [.., D], dtype of x.
-        inv_rms [..], h_mix [.., N], h_pre [.., N]: from stream_head_forward. eps: the forward's.
+        inv_rms [..], h_mix [.., N], h_pre [.., N]: from stream_head_forward.
+        eps, convention: those of the forward call.
         wanted: names of the gradients to compute, such as ("grad_x",); None for all.
 
     Returns:
@@ -82,6 +92,7 @@ def stream_head_backward(
     Raises: as stream_head_forward.
     """
     op = "stream_head_backward"
+    numbers = _numbers(op, NORM_EPS, eps, convention)
     contract = _check(op, x, fn, None, scale, impl)
     single = fn.dtype
     contract.check("grad_h", grad_h, ("..", "D"), x.dtype)
@@ -95,7 +106,8 @@ def stream_head_backward(
     mix = torch.cat([h_mix, none], -1)
     grads = mhc_pre_backward(
         *(x, phi, alpha, grad_h, none, None, inv_rms, mix, h_pre, none),
-        hc_eps=eps,
+        hc_eps=numbers["hc_eps"],
+        convention=convention,
         impl=impl,
         wanted=kept,
     )
@@ -116,16 +128,18 @@ def stream_head(
     *,
     norm_eps: float = NORM_EPS,
     eps: float = HC_EPS,
+    convention: Convention | None = None,
     impl: str | Impl = "auto",
 ) -> Tensor:
     """Differentiable contraction of N streams into one, learned or by the mean.
 
     With fn, base and scale: the h of stream_head_forward, its arguments and errors. Without all
     three: the mean of the streams, summed in float32 with stream 0 first and rounded once, in plain
-    torch; it has no gates, so norm_eps and eps do not enter.
+    torch; it has no gates, so norm_eps, eps and convention do not enter.
 
     Returns: h [.., D] as x. Second derivatives are exact.
     """
+    numbers = _numbers("stream_head", norm_eps, eps, convention)
     if fn is None and base is None and scale is None:
         check_streams("stream_head", x)
         if parse_impl("stream_head", impl) in (Impl.CPU, Impl.TRITON):
@@ -142,9 +156,21 @@ def stream_head(
             f"leave all three away for the mean."
         )
     _check("stream_head", x, fn, base, scale, impl)
-    pre: Any = mhc_pre(x, *_as_pre(fn, base, scale), norm_eps=norm_eps, hc_eps=eps, impl=impl)
+    pre: Any = mhc_pre(x, *_as_pre(fn, base, scale), impl=impl, **numbers)
     h: Tensor = pre.h_in
     return h
+
+
+def _numbers(op: str, norm_eps: float, eps: float, convention: Convention | None) -> dict[str, Any]:
+    """The keyword arguments of mhc_pre that give these gates."""
+    check_norm_eps(op, norm_eps)
+    check_finite(op, eps=eps)
+    norm_eps, eps = merge(
+        op,
+        convention,
+        (("norm_eps", "norm_eps", norm_eps, NORM_EPS), ("eps", "hc_eps", eps, HC_EPS)),
+    )
+    return {"norm_eps": norm_eps, "hc_eps": eps, "convention": convention}
 
 
 def _check(

@@ -84,7 +84,7 @@ def mhc_pre_forward(
         refuse_out("mhc_pre_forward", *inputs)
         targets = list(out)
         if len(targets) == len(MhcPreForward._fields):
-            targets[2] = _reoriented(targets[2], x, convention)
+            targets[2] = reoriented(targets[2], x, convention)
         result = dispatch.forward(*inputs, numbers, chosen, targets)
     elif needs_no_dispatcher(*inputs):
         result = dispatch.forward(*inputs, numbers, chosen)
@@ -93,7 +93,7 @@ def mhc_pre_forward(
             "mhc_pre_forward", ("gamma",), x=x, phi=phi, alpha=alpha, bias=bias, gamma=gamma
         )
         result = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
-    h_res = _reoriented(result[2], x, convention) if len(alpha) == 3 else None
+    h_res = reoriented(result[2], x, convention) if len(alpha) == 3 else None
     h_in, h_post, _, inv_rms, h_mix, h_pre = result
     return MhcPreForward(h_in, h_post, h_res, inv_rms, h_mix, h_pre)
 
@@ -153,7 +153,7 @@ def mhc_pre_backward(
     numbers = pre_numbers("mhc_pre_backward", NORM_EPS, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre_backward", impl)
     computed = check_wanted(wanted, gamma)
-    grad_h_res = _reoriented(grad_h_res, x, convention)
+    grad_h_res = reoriented(grad_h_res, x, convention)
     saved = (inv_rms, h_mix, h_pre, h_post)
     tensors = (x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, *saved, gamma, grad_x_post)
     if out is not None:
@@ -204,19 +204,19 @@ def mhc_pre(
     if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE) and not numbers.hf32:
         with torch.autocast(x.device.type, enabled=False):
             h_in, h_post, h_res, *_ = reference.forward(*inputs, numbers)
-        return MhcPre(h_in, h_post, _reoriented(h_res, x, convention), x)
-    if _records_gradients(*inputs):
+        return MhcPre(h_in, h_post, reoriented(h_res, x, convention), x)
+    if records_gradients(*inputs):
         outputs: Any = pre_function(*inputs, *numbers, chosen.value)
         h_in, h_post, h_res, handed_on, *_ = outputs
     else:
         outputs = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
         h_in, h_post, h_res, *_ = outputs
         handed_on = x.view_as(x) if torch.is_grad_enabled() else x.detach()
-    h_res = _reoriented(h_res, x, convention) if len(alpha) == 3 else None
+    h_res = reoriented(h_res, x, convention) if len(alpha) == 3 else None
     return MhcPre(h_in, h_post, h_res, handed_on)
 
 
-def _records_gradients(*inputs: Tensor | None) -> bool:
+def records_gradients(*inputs: Tensor | None) -> bool:
     """Whether to go through our Function, which fuses the handed-on gradient."""
     if not torch.is_grad_enabled() or torch.compiler.is_exporting():
         return False
@@ -225,7 +225,7 @@ def _records_gradients(*inputs: Tensor | None) -> bool:
     return not compiling or any(t is not None and t.requires_grad for t in inputs)
 
 
-def _reoriented(h_res: Tensor | None, x: Tensor, convention: Convention | None) -> Tensor | None:
+def reoriented(h_res: Tensor | None, x: Tensor, convention: Convention | None) -> Tensor | None:
     """Swap [to, from] and [from, to] where the convention's residual rows ask for it."""
     if h_res is None or convention is None or convention.res_rows == "from_to":
         return h_res

@@ -4,16 +4,16 @@ The first derivative is torch.ops.mhc.pre_backward. Whatever differentiates that
 through the written equations of reference.py, whichever implementation ran.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..common.registration import eager_function, vector_jacobian
+from ..common.registration import eager_function, handing_on_function, vector_jacobian
 from . import reference
-from .calls import PreBackwardCall, PreForwardCall
+from .calls import PreBackwardCall
 from .checks import PreNumbers
 
 
@@ -61,7 +61,7 @@ def pre_gradients(
         residual = len(phi) - 2 * n
         tail = (n, n) if residual == n * n else (residual,)
         grad_h_res = h_post.new_zeros(*x.shape[:-2], *tail)
-    results = _pre_backward(
+    results = pre_backward_function(
         x,
         phi,
         alpha,
@@ -81,32 +81,7 @@ def pre_gradients(
     return tuple(r if need else None for r, need in zip(results, needed, strict=True))
 
 
-class _PreForwardFunction(torch.autograd.Function):
-    """pre_forward that also hands x on, so that x's later gradient enters the same backward.
-
-    The saved tensors are outputs as well: that is how autograd differentiates them a second time.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, *args: Any) -> tuple[Tensor, ...]:
-        h_in, h_post, h_res, *saved = torch.ops.mhc.pre_forward(x, *args)
-        return (h_in, h_post, h_res, x.view_as(x), *saved)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        save_forward(ctx, inputs, (*output[:3], *output[4:]))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        # A traced graph has no second derivatives; tracing hands in zeros for unused outputs.
-        of_saved = (None, None, None) if torch.compiler.is_compiling() else grads[4:]
-        gradients = pre_gradients(ctx, (*grads[:3], *of_saved), grads[3])
-        return (*gradients, *(None,) * len(PreForwardCall._fields[5:]))
-
-
-pre_function: Callable[..., Any] = _PreForwardFunction.apply  # untyped in torch
+pre_function = handing_on_function("pre_forward", save_forward, pre_gradients)
 
 
 def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -126,4 +101,4 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
     return (*through, *(None,) * 8)
 
 
-_pre_backward = eager_function("pre_backward", save_backward, differentiate_backward)
+pre_backward_function = eager_function("pre_backward", save_backward, differentiate_backward)

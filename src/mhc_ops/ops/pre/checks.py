@@ -1,12 +1,13 @@
 """The contract of MhcPre and MhcPreBackward, for every door: shapes, dtypes, devices, options."""
 
 from collections.abc import Iterable, Sequence
-from math import factorial, inf, prod
+from math import factorial, prod
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ...convention import Convention
+from ...domains import check_choice, check_finite, check_norm_eps
 from ...errors import ArgumentError, ShapeError
 from ...types import MhcPreBackward, MhcPreForward
 from ..common.checking import (
@@ -17,6 +18,7 @@ from ..common.checking import (
     parameter_dtype,
     parse_wanted,
 )
+from ..common.conventions import merge
 
 NORM_EPS = 1e-6
 HC_EPS = 1e-6
@@ -61,42 +63,22 @@ def pre_numbers(
     convention: Convention | None,
 ) -> PreNumbers:
     """Merge the keyword numbers with a convention; naming one number in both places is an error."""
-    if precision not in ("fp32", "hf32"):
-        raise ArgumentError(f"{op}: precision must be 'fp32' or 'hf32', got {precision!r}.")
-    for name, value in (("norm_eps", norm_eps), ("hc_eps", hc_eps), ("post_eps", post_eps)):
-        if not isinstance(value, (int, float)):
-            raise ArgumentError(f"{op}: {name} must be a number, got {type(value).__name__}.")
-    if convention is not None and not isinstance(convention, Convention):
-        raise ArgumentError(
-            f"{op}: convention must be a Convention, such as Convention.megatron(), got "
-            f"{convention!r}."
-        )
-    if not 0 <= norm_eps < inf:
-        raise ArgumentError(f"{op}: norm_eps must be finite and not negative, got {norm_eps}.")
-    for name, value in (("hc_eps", hc_eps), ("post_eps", post_eps)):
-        if not -inf < value < inf:
-            raise ArgumentError(f"{op}: {name} must be finite, got {value}.")
-    hf32 = precision == "hf32"
-    if convention is None:
-        return PreNumbers(norm_eps, False, hc_eps, 2.0, post_eps, hf32)
-    for name, value, default in (
-        ("norm_eps", norm_eps, NORM_EPS),
-        ("hc_eps", hc_eps, HC_EPS),
-        ("post_eps", post_eps, POST_EPS),
-    ):
-        if value not in (default, getattr(convention, name)):
-            raise ArgumentError(
-                f"{op}: {name}={value} contradicts {convention}; "
-                f"use dataclasses.replace(convention, {name}={value})."
-            )
-    return PreNumbers(
-        convention.norm_eps,
-        convention.norm_eps_outside,
-        convention.hc_eps,
-        convention.post_scale,
-        convention.post_eps,
-        hf32,
+    check_choice(op, "precision", precision, ("fp32", "hf32"))
+    check_norm_eps(op, norm_eps)
+    check_finite(op, hc_eps=hc_eps, post_eps=post_eps)
+    norm_eps, hc_eps, post_eps = merge(
+        op,
+        convention,
+        (
+            ("norm_eps", "norm_eps", norm_eps, NORM_EPS),
+            ("hc_eps", "hc_eps", hc_eps, HC_EPS),
+            ("post_eps", "post_eps", post_eps, POST_EPS),
+        ),
     )
+    outside, post_scale = False, 2.0
+    if convention is not None:
+        outside, post_scale = convention.norm_eps_outside, convention.post_scale
+    return PreNumbers(norm_eps, outside, hc_eps, post_scale, post_eps, precision == "hf32")
 
 
 def check_forward(
@@ -158,8 +140,8 @@ def check_backward(
     ):
         if saved is None:
             raise ArgumentError(
-                f"{op}: {name} must be the tensor saved by mhc_pre_forward, got None; "
-                f"run the forward and pass its {name}."
+                f"{op}: {name} must be the tensor saved by {op.replace('backward', 'forward')}, "
+                f"got None; run the forward and pass its {name}."
             )
         contract.check(name, saved, ("..", *tail), single)
     if grad_x_post is not None:
@@ -168,10 +150,10 @@ def check_backward(
 
 
 def check_wanted(
-    wanted: Iterable[str] | None, gamma: Tensor | None
+    wanted: Iterable[str] | None, gamma: Tensor | None, op: str = "mhc_pre_backward"
 ) -> tuple[bool, bool, bool, bool, bool]:
     """Which of the five gradients to compute; names with or without their "grad_"."""
-    flags = parse_wanted("mhc_pre_backward", wanted, GRADIENTS)
+    flags = parse_wanted(op, wanted, GRADIENTS)
     return flags[0], flags[1], flags[2], flags[3], flags[4] and gamma is not None
 
 

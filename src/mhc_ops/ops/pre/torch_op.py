@@ -66,7 +66,8 @@ def _backward_fake(*args: Any) -> tuple[Tensor, ...]:
     )
 
 
-def _projection_flops(x_shape: Sequence[int], phi_shape: Sequence[int]) -> int:
+def projection_flops(x_shape: Sequence[int], phi_shape: Sequence[int]) -> int:
+    """Flops of x @ phi^T."""
     tokens = 1
     for size in x_shape[:-2]:
         tokens *= size
@@ -80,11 +81,11 @@ register("pre_backward", _backward, _backward_fake, differentiate_backward, save
 @register_flop_formula(torch.ops.mhc.pre_forward)
 def pre_forward_flops(x_shape: Any, phi_shape: Any, *rest: Any, **kwargs: Any) -> int:
     """Flops of the projection x @ phi^T; as torch's own formulas, matmuls alone are counted."""
-    return _projection_flops(x_shape, phi_shape)
+    return projection_flops(x_shape, phi_shape)
 
 
 @register_flop_formula(torch.ops.mhc.pre_backward)
 def pre_backward_flops(x_shape: Any, phi_shape: Any, *rest: Any, **kwargs: Any) -> int:
     """Flops of the matmuls that the wanted gradients need: one for x, one for phi and gamma."""
     wanted = PreBackwardCall(x_shape, phi_shape, *rest).wanted
-    return _projection_flops(x_shape, phi_shape) * (int(wanted[0]) + int(wanted[1] or wanted[4]))
+    return projection_flops(x_shape, phi_shape) * (int(wanted[0]) + int(wanted[1] or wanted[4]))

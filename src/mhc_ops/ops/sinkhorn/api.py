@@ -6,13 +6,23 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from ...convention import Convention
 from ...types import Impl, Sinkhorn
 from ..common.checking import parse_impl
 from ..common.forward_mode import forward_mode_is_on
 from ..common.outputs import refuse_out
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import sinkhorn_function
-from .checks import EPS, NUM_ITERS, check_backward, check_forward, sinkhorn_numbers
+from .checks import (
+    EPS,
+    EPS_MODE,
+    NUM_ITERS,
+    ORDER,
+    TEMPERATURE,
+    check_backward,
+    check_forward,
+    sinkhorn_numbers,
+)
 
 
 @overload
@@ -24,6 +34,7 @@ def sinkhorn(
     eps_mode: str = ...,
     order: str = ...,
     temperature: float = ...,
+    convention: Convention | None = ...,
     return_defect: Literal[False] = ...,
     impl: str | Impl = ...,
 ) -> Tensor: ...
@@ -38,6 +49,7 @@ def sinkhorn(
     eps_mode: str = ...,
     order: str = ...,
     temperature: float = ...,
+    convention: Convention | None = ...,
     return_defect: bool,
     impl: str | Impl = ...,
 ) -> Tensor | Sinkhorn: ...
@@ -48,9 +60,10 @@ def sinkhorn(
     *,
     num_iters: int = NUM_ITERS,
     eps: float = EPS,
-    eps_mode: str = "add",
-    order: str = "columns_last",
-    temperature: float = 1.0,
+    eps_mode: str = EPS_MODE,
+    order: str = ORDER,
+    temperature: float = TEMPERATURE,
+    convention: Convention | None = None,
     return_defect: bool = False,
     impl: str | Impl = "auto",
 ) -> Tensor | Sinkhorn:
@@ -73,6 +86,8 @@ def sinkhorn(
         order: "columns_last", as above; "rows_last" is the same with rows and columns exchanged,
             the softmax included: columns_last of the transposed logits, transposed.
         temperature: positive.
+        convention: another library's num_iters, eps, eps_mode, order and temperature instead of
+            these; logits and h_res stay [from, to], as mhc_pre gives them.
         return_defect: also give the largest row and column error of each token.
         impl: "auto", "reference", "torch", "cpu" or "triton"; a named one never falls back.
 
@@ -90,7 +105,7 @@ def sinkhorn(
 
     Source: aclnnMhcSinkhorn; the mHC paper's projection of H_res.
     """
-    numbers = sinkhorn_numbers("sinkhorn", num_iters, eps, eps_mode, order, temperature)
+    numbers = sinkhorn_numbers("sinkhorn", num_iters, eps, eps_mode, order, temperature, convention)
     chosen = parse_impl("sinkhorn", impl)
     check_forward(logits, "sinkhorn")
     result: Any
@@ -110,9 +125,10 @@ def sinkhorn_forward(
     *,
     num_iters: int = NUM_ITERS,
     eps: float = EPS,
-    eps_mode: str = "add",
-    order: str = "columns_last",
-    temperature: float = 1.0,
+    eps_mode: str = EPS_MODE,
+    order: str = ORDER,
+    temperature: float = TEMPERATURE,
+    convention: Convention | None = None,
     return_defect: bool = False,
     impl: str | Impl = "auto",
     out: Sequence[Tensor | None] | None = None,
@@ -129,7 +145,9 @@ def sinkhorn_forward(
     Raises:
         As sinkhorn; UnsupportedError also where `out` meets autograd or torch.compile.
     """
-    numbers = sinkhorn_numbers("sinkhorn_forward", num_iters, eps, eps_mode, order, temperature)
+    numbers = sinkhorn_numbers(
+        "sinkhorn_forward", num_iters, eps, eps_mode, order, temperature, convention
+    )
     chosen = parse_impl("sinkhorn_forward", impl)
     if out is not None:
         refuse_out("sinkhorn_forward", logits)
@@ -149,9 +167,10 @@ def sinkhorn_backward(
     *,
     num_iters: int = NUM_ITERS,
     eps: float = EPS,
-    eps_mode: str = "add",
-    order: str = "columns_last",
-    temperature: float = 1.0,
+    eps_mode: str = EPS_MODE,
+    order: str = ORDER,
+    temperature: float = TEMPERATURE,
+    convention: Convention | None = None,
     impl: str | Impl = "auto",
     out: Sequence[Tensor | None] | None = None,
 ) -> Tensor:
@@ -173,7 +192,9 @@ def sinkhorn_backward(
 
     Source: aclnnMhcSinkhornBackward, which is given the iterates instead.
     """
-    numbers = sinkhorn_numbers("sinkhorn_backward", num_iters, eps, eps_mode, order, temperature)
+    numbers = sinkhorn_numbers(
+        "sinkhorn_backward", num_iters, eps, eps_mode, order, temperature, convention
+    )
     chosen = parse_impl("sinkhorn_backward", impl)
     if out is not None:
         refuse_out("sinkhorn_backward", logits, grad_h_res)

@@ -6,15 +6,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import ArgumentError, DtypeError, ShapeError
+from ...convention import Convention
+from ...domains import check_sinkhorn_options
+from ...errors import DtypeError, ShapeError
 from ...types import Sinkhorn
 from ..common.checking import Contract, check_is_tensor
+from ..common.conventions import merge
 
 NUM_ITERS = 20
 EPS = 1e-6
-EPS_MODES = ("add", "clamp", "none")
-ORDERS = ("columns_last", "rows_last")
-MOST_ITERS = 1000
+EPS_MODE = "add"
+ORDER = "columns_last"
+TEMPERATURE = 1.0
 _DTYPES = (torch.float32, torch.float64)
 
 
@@ -31,9 +34,9 @@ class SinkhornNumbers(NamedTuple):
 
     num_iters: int = NUM_ITERS
     eps: float = EPS
-    eps_mode: str = "add"
-    order: str = "columns_last"
-    temperature: float = 1.0
+    eps_mode: str = EPS_MODE
+    order: str = ORDER
+    temperature: float = TEMPERATURE
 
 
 class SinkhornBackward(NamedTuple):
@@ -43,26 +46,43 @@ class SinkhornBackward(NamedTuple):
 
 
 def sinkhorn_numbers(
-    op: str, num_iters: int, eps: float, eps_mode: str, order: str, temperature: float
+    op: str,
+    num_iters: int,
+    eps: float,
+    eps_mode: str,
+    order: str,
+    temperature: float,
+    convention: Convention | None = None,
 ) -> SinkhornNumbers:
-    """Check the options; an eps of 0 is no eps, in every mode."""
-    if isinstance(num_iters, bool) or not isinstance(num_iters, int):
-        raise ArgumentError(
-            f"{op}: num_iters must be an int in 0..{MOST_ITERS}, got {type(num_iters).__name__}."
+    """Check the options and merge them with a convention; an eps of 0 is no eps, in every mode."""
+    check_sinkhorn_options(op, num_iters, eps, eps_mode, order, temperature)
+    numbers = SinkhornNumbers(
+        *merge(
+            op,
+            convention,
+            (
+                ("num_iters", "num_iters", num_iters, NUM_ITERS),
+                ("eps", "sinkhorn_eps", eps, EPS),
+                ("eps_mode", "eps_mode", eps_mode, EPS_MODE),
+                ("order", "order", order, ORDER),
+                ("temperature", "temperature", temperature, TEMPERATURE),
+            ),
         )
-    if not 0 <= num_iters <= MOST_ITERS:
-        raise ArgumentError(f"{op}: num_iters must be in 0..{MOST_ITERS}, got {num_iters}.")
-    if not 0 <= eps < 1:
-        raise ArgumentError(f"{op}: eps must be in [0, 1), got {eps}.")
-    if eps_mode not in EPS_MODES:
-        raise ArgumentError(f"{op}: eps_mode must be one of {_named(EPS_MODES)}, got {eps_mode!r}.")
-    if order not in ORDERS:
-        raise ArgumentError(f"{op}: order must be one of {_named(ORDERS)}, got {order!r}.")
-    if not 0 < temperature < float("inf"):
-        raise ArgumentError(f"{op}: temperature must be positive and finite, got {temperature}.")
-    if eps_mode == "none" or eps == 0:
-        return SinkhornNumbers(num_iters, 0.0, "none", order, temperature)
-    return SinkhornNumbers(num_iters, eps, eps_mode, order, temperature)
+    )
+    if numbers.eps_mode == "none" or numbers.eps == 0:
+        return SinkhornNumbers(numbers.num_iters, 0.0, "none", numbers.order, numbers.temperature)
+    return numbers
+
+
+def of_rows(numbers: SinkhornNumbers, convention: Convention | None) -> SinkhornNumbers:
+    """The options for logits that lie as the convention's rows of phi do.
+
+    Where those are [to, from], an order of [from, to] goes by its other name.
+    """
+    if convention is None or convention.res_rows == "from_to":
+        return numbers
+    other = "rows_last" if numbers.order == "columns_last" else "columns_last"
+    return numbers._replace(order=other)
 
 
 def check_forward(logits: Tensor, op: str = "sinkhorn_forward") -> SinkhornSizes:
@@ -103,7 +123,3 @@ def forward_layout(sizes: SinkhornSizes, logits: Tensor, return_defect: bool) ->
 
 def backward_layout(sizes: SinkhornSizes, logits: Tensor) -> SinkhornBackward:
     return SinkhornBackward(((*sizes.lead, sizes.N, sizes.N), logits.dtype))
-
-
-def _named(names: tuple[str, ...]) -> str:
-    return ", ".join(repr(name) for name in names)

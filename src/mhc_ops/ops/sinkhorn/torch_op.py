@@ -66,7 +66,7 @@ register("sinkhorn_forward", _forward, _forward_fake, differentiate_forward, sav
 register("sinkhorn_backward", _backward, _backward_fake, differentiate_backward, save_backward)
 
 
-def _entries(logits_shape: Any, num_iters: int) -> int:
+def step_entries(logits_shape: Any, num_iters: int) -> int:
     """Entries of all iterates: 2 * num_iters - 1 steps."""
     entries: int = prod(logits_shape)
     return entries * max(2 * num_iters - 1, 0)
@@ -75,13 +75,13 @@ def _entries(logits_shape: Any, num_iters: int) -> int:
 @register_flop_formula(torch.ops.mhc.sinkhorn_forward)
 def sinkhorn_forward_flops(logits_shape: Any, *rest: Any, **kwargs: Any) -> int:
     """Flops of the steps: an entry is added to a sum, and divided by one."""
-    return 2 * _entries(logits_shape, _num_iters(rest, kwargs))
+    return 2 * step_entries(logits_shape, _num_iters(rest, kwargs))
 
 
 @register_flop_formula(torch.ops.mhc.sinkhorn_backward)
 def sinkhorn_backward_flops(logits_shape: Any, grad: Any, *rest: Any, **kwargs: Any) -> int:
     """Flops of the recomputed forward; and a sum, a product and a difference an entry."""
-    return 5 * _entries(logits_shape, _num_iters(rest, kwargs))
+    return 5 * step_entries(logits_shape, _num_iters(rest, kwargs))
 
 
 def _num_iters(rest: Any, kwargs: Any) -> int:

@@ -1,0 +1,1 @@
+"""MhcPreSinkhorn: MhcPre and the Sinkhorn of its logits in one operator."""

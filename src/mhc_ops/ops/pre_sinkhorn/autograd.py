@@ -1,0 +1,93 @@
+"""First and second derivatives of the registered operators, and the Function behind the public one.
+
+The first derivative is torch.ops.mhc.pre_sinkhorn_backward, or pre_backward where h_res is not
+used. Whatever differentiates that once more goes through the written equations of reference.py.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..common.registration import eager_function, handing_on_function, vector_jacobian
+from ..pre.autograd import pre_backward_function
+from . import reference
+from .calls import PreSinkhornBackwardCall, numbers_of
+
+
+def save_forward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    _, h_post, _, inv_rms, h_mix, h_pre = output
+    ctx.save_for_backward(*inputs[:5], inv_rms, h_mix, h_pre, h_post)
+    ctx.numbers, ctx.impl = inputs[5:16], inputs[16]
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    return (*pre_sinkhorn_gradients(ctx, grads, None), *(None,) * 12)
+
+
+def pre_sinkhorn_gradients(
+    ctx: Any, grads: Sequence[Tensor | None], grad_x_post: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    """Gradients of x, phi, alpha, bias, gamma from those of the six outputs and of the handed-on x.
+
+    `ctx` is one that save_forward filled. None stands for zero on both sides.
+    """
+    x, phi, alpha, bias, gamma, inv_rms, h_mix, h_pre, h_post = ctx.saved_tensors
+    inputs, needed = (x, phi, alpha, bias, gamma), ctx.needs_input_grad[:5]
+    grad_h_in, grad_h_post, grad_h_res, *grads_of_saved = grads
+    if any(g is not None for g in grads_of_saved):  # second derivatives, or a loss on saved tensors
+        through = vector_jacobian(
+            partial(reference.forward, numbers=numbers_of(ctx.numbers)), inputs, needed, grads
+        )
+        if grad_x_post is not None and needed[0]:
+            through[0] = grad_x_post if through[0] is None else through[0] + grad_x_post
+        return tuple(through)
+    if all(g is None for g in grads):
+        return (grad_x_post if needed[0] else None, None, None, None, None)
+    if grad_h_in is None:
+        grad_h_in = torch.zeros_like(x[..., 0, :])
+    if grad_h_post is None:
+        grad_h_post = torch.zeros_like(h_post)
+    saved = (inv_rms, h_mix, h_pre, h_post, gamma, grad_x_post)
+    if grad_h_res is None:
+        no_logits = h_post.new_zeros(*x.shape[:-1], x.shape[-2])
+        results = pre_backward_function(
+            *(x, phi, alpha, grad_h_in, grad_h_post, no_logits, *saved),
+            *(*ctx.numbers[:6], ctx.impl, list(needed)),
+        )
+    else:
+        results = _pre_sinkhorn_backward(
+            *(x, phi, alpha, bias, grad_h_in, grad_h_post, grad_h_res, *saved),
+            *(*ctx.numbers, ctx.impl, list(needed)),
+        )
+    return tuple(r if need else None for r, need in zip(results, needed, strict=True))
+
+
+pre_sinkhorn_function = handing_on_function(
+    "pre_sinkhorn_forward", save_forward, pre_sinkhorn_gradients
+)
+
+
+def save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    call = PreSinkhornBackwardCall(*inputs)
+    ctx.save_for_backward(*call.tensors)
+    ctx.numbers, ctx.computed = call.numbers, call.computed
+    ctx.set_materialize_grads(False)
+
+
+def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    through = vector_jacobian(
+        partial(reference.backward, numbers=ctx.numbers),
+        ctx.saved_tensors,
+        ctx.needs_input_grad[:13],
+        [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
+    )
+    return (*through, *(None,) * 13)
+
+
+_pre_sinkhorn_backward = eager_function(
+    "pre_sinkhorn_backward", save_backward, differentiate_backward
+)
