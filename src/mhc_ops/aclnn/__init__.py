@@ -65,6 +65,12 @@ from .host import InferredShapes as InferredShapes
 from .host import TilingResult as TilingResult
 from .host import infer_shape as infer_shape
 from .host import tiling as tiling
+from .mhc_post import aclnnMhcPost as aclnnMhcPost
+from .mhc_post import aclnnMhcPostGetWorkspaceSize as aclnnMhcPostGetWorkspaceSize
+from .mhc_post_backward import aclnnMhcPostBackward as aclnnMhcPostBackward
+from .mhc_post_backward import (
+    aclnnMhcPostBackwardGetWorkspaceSize as aclnnMhcPostBackwardGetWorkspaceSize,
+)
 from .mhc_pre import aclnnMhcPre as aclnnMhcPre
 from .mhc_pre import aclnnMhcPreGetWorkspaceSize as aclnnMhcPreGetWorkspaceSize
 from .mhc_pre import aclnnMhcPreV2 as aclnnMhcPreV2

@@ -98,10 +98,18 @@ def attributes(op: OperatorSpec, attrs: Mapping[str, Any] | None) -> dict[str, A
             raise ArgumentError(
                 f"{op.name}: {name!r} is no attribute; they are {', '.join(values)}."
             )
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ArgumentError(f"{op.name}: {name} must be a number, got {value!r}.")
+        if not is_of_type(value, "bool" if spec.type == "bool" else "double"):
+            what = "true or false" if spec.type == "bool" else "a number"
+            raise ArgumentError(f"{op.name}: {name} must be {what}, got {value!r}.")
         values[spec.name] = value
     return values
+
+
+def is_of_type(value: object, type_: str) -> bool:
+    """Whether a C parameter of this type takes the value: an int passes for a double."""
+    if isinstance(value, bool) or type_ == "bool":
+        return type_ == "bool" and isinstance(value, (bool, int)) and value in (0, 1)
+    return isinstance(value, int if type_ == "int64_t" else (int, float))
 
 
 def infer_shape(

@@ -9,11 +9,14 @@ from ..aclnn.spec.language import (
     Empty,
     Format,
     Handles,
+    InRange,
     Null,
     OneOf,
     Positive,
     Rank,
     Rule,
+    SameDtype,
+    SameFormat,
     Shape,
 )
 
@@ -36,7 +39,8 @@ def _(check: Null) -> str:
 
 @in_words.register
 def _(check: Empty) -> str:
-    return f"{', '.join(check.names)}: not empty"
+    nothing = ", or there is nothing to compute" if check.code == "SUCCESS" else ""
+    return f"{', '.join(check.names)}: not empty{nothing}"
 
 
 @in_words.register
@@ -46,7 +50,8 @@ def _(check: Positive) -> str:
 
 @in_words.register
 def _(check: AllOrNone) -> str:
-    return f"{', '.join(check.names)}: all or none"
+    null = f"; {check.placeholder} element is as good as null" if check.placeholder == 1 else ""
+    return f"{', '.join(check.names)}: all or none{null}"
 
 
 @in_words.register
@@ -73,6 +78,21 @@ def _(check: Dtype) -> str:
 @in_words.register
 def _(check: Format) -> str:
     return f"{', '.join(check.names)}: no private format"
+
+
+@in_words.register
+def _(check: SameDtype) -> str:
+    return f"{', '.join(check.names)}: one dtype"
+
+
+@in_words.register
+def _(check: SameFormat) -> str:
+    return f"{', '.join(check.names)}: one format"
+
+
+@in_words.register
+def _(check: InRange) -> str:
+    return f"{check.attr}: {check.low}..{check.high}"
 
 
 @in_words.register

@@ -7,18 +7,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ..aclnn import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from ..aclnn.codes import STATUS_BY_NAME
 from ..aclnn.spec import OPERATORS
 from ..aclnn.spec.language import Check, OperatorSpec, Tiling
 from ..errors import ArgumentError
 from .checks_in_words import in_words
 from .operators import fold_operator
 from .output import GOOD, JsonFlag, console, print_json, table
-
-_CODES = {
-    "PARAM_NULLPTR": int(ACLNN_ERR_PARAM_NULLPTR),
-    "PARAM_INVALID": int(ACLNN_ERR_PARAM_INVALID),
-}
 
 
 def describe(
@@ -83,7 +78,7 @@ def _print(out: Console, spec: OperatorSpec) -> None:
     out.print()
     out.print(table(("soc", "limits"), spec.limits.items()))
     for socs, checks in _shared(spec.op_api):
-        _print_checks(out, f"First call on {socs}, in this order:", checks, _CODES)
+        _print_checks(out, f"First call on {socs}, in this order:", checks, STATUS_BY_NAME)
     _print_checks(out, "Infershape, GRAPH_FAILED unless:", spec.infershape.checks)
     for name, forms in spec.infershape.outputs.items():
         options = " or ".join(

@@ -1,8 +1,8 @@
 """The operators in float64, written from the specification's equations and nothing else.
 
 Independent of the implementations on purpose: the kit trusts only the equations. Every function
-takes the case's tensors in float64 by snake case name (None where null) and the attributes, and
-returns the outputs by name. With op_impl_mode 1 the matmuls' operands are rounded as HF32 does.
+takes the case's tensors by snake case name (None where null) and the attributes, and returns the
+outputs in float64 by name. With op_impl_mode 1 the matmuls' operands are rounded as HF32 does.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ def _operands(attrs: Attrs) -> Callable[[Tensor], Tensor]:
 
 
 def _need(tensors: Tensors, *names: str) -> list[Tensor]:
-    found = [tensors[name] for name in names]
+    found = [_wide(tensors[name]) for name in names]
     assert all(t is not None for t in found)
     return [t for t in found if t is not None]
+
+
+def _wide(t: Tensor | None) -> Tensor | None:
+    return None if t is None else t.double()
 
 
 def _scaled(x: Tensor, gamma: Tensor | None, attrs: Attrs) -> Tensor:
@@ -45,7 +49,7 @@ def mhc_pre(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
     n = x.shape[-2]
     residual = len(alpha) == 3
     inv_rms = (x.square().mean((-2, -1)) + attrs["norm_eps"]) ** -0.5
-    h_mix = _scaled(x, tensors["gamma"], attrs) @ _operands(attrs)(phi).T
+    h_mix = _scaled(x, _wide(tensors["gamma"]), attrs) @ _operands(attrs)(phi).T
     w = h_mix * inv_rms.unsqueeze(-1)
     h_pre = torch.sigmoid(alpha[0] * w[..., :n] + bias[:n]) + attrs["hc_eps"]
     h_post = 2 * torch.sigmoid(alpha[1] * w[..., n : 2 * n] + bias[n : 2 * n])
@@ -67,7 +71,7 @@ def mhc_pre_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
     x, phi, alpha = _need(tensors, "x", "phi", "alpha")
     grad_h_in, grad_h_post, grad_h_res = _need(tensors, "grad_h_in", "grad_h_post", "grad_h_res")
     inv_rms, h_mix, h_pre, h_post = _need(tensors, "inv_rms", "h_mix", "h_pre", "h_post")
-    gamma, grad_x_post = tensors["gamma"], tensors["grad_x_post"]
+    gamma, grad_x_post = _wide(tensors["gamma"]), _wide(tensors["grad_x_post"])
     n, d = x.shape[-2:]
     tokens = grad_h_in.shape[:-1]
     rounded = _operands(attrs)
@@ -101,4 +105,27 @@ def mhc_pre_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
     }
 
 
-TRUTHS: dict[str, Truth] = {"MhcPre": mhc_pre, "MhcPreBackward": mhc_pre_backward}
+def mhc_post(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    x, h_out, h_post = _need(tensors, "x", "h_out", "h_post")
+    h_res = _wide(tensors["h_res"])
+    mixed = x if h_res is None else torch.einsum("...ij,...id->...jd", h_res, x)
+    return {"y": mixed + h_post.unsqueeze(-1) * h_out.unsqueeze(-2)}
+
+
+def mhc_post_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    grad_y, x, h_out, h_post = _need(tensors, "grad_y", "x", "h_out", "h_post")
+    h_res = _wide(tensors["h_res"])
+    return {
+        "grad_x": grad_y if h_res is None else torch.einsum("...ij,...jd->...id", h_res, grad_y),
+        "grad_h_res": torch.einsum("...id,...jd->...ij", x, grad_y),
+        "grad_h_out": torch.einsum("...jd,...j->...d", grad_y, h_post),
+        "grad_h_post": torch.einsum("...jd,...d->...j", grad_y, h_out),
+    }
+
+
+TRUTHS: dict[str, Truth] = {
+    "MhcPre": mhc_pre,
+    "MhcPreBackward": mhc_pre_backward,
+    "MhcPost": mhc_post,
+    "MhcPostBackward": mhc_post_backward,
+}
