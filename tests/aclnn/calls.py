@@ -95,6 +95,30 @@ def post_backward(n=4, d=128, lead=(2, 4), x=BF16, h_res=True):
     }
 
 
+def sinkhorn(n=4, lead=(2, 4), num_iters=3, saved=True):
+    """Arguments of MhcSinkhorn by snake case name."""
+    count = 2 * num_iters * math.prod(lead) * 8
+    return {
+        "h_res": T(FP32, (*lead, n, n)),
+        "eps": 1e-6,
+        "num_iters": num_iters,
+        "y": T(FP32, (*lead, n, n)),
+        "norm_out": T(FP32, (count * n,)) if saved else None,
+        "sum_out": T(FP32, (count,)) if saved else None,
+    }
+
+
+def sinkhorn_backward(n=4, lead=(2, 4), num_iters=3):
+    """Arguments of MhcSinkhornBackward by snake case name."""
+    forward = sinkhorn(n, lead, num_iters)
+    return {
+        "grad_y": forward["y"],
+        "norm": forward["norm_out"],
+        "sum": forward["sum_out"],
+        "grad_input": forward["h_res"],
+    }
+
+
 def prepare(api, values, **handles):
     """First phase of `api` on values by snake case name: T, torch tensors, handles or numbers."""
     op = next(spec for spec in OPERATORS.values() if spec.api(api))

@@ -63,7 +63,7 @@ def test_every_name_in_a_table_is_declared_there(op):
         checks += rules
     for check in checks:
         assert set(getattr(check, "names", ())) <= names
-        assert getattr(check, "name", "x") in names
+        assert {getattr(check, "name", op.tensors[0].name)} <= names
         formulas = [check.when] if check.when else []
         formulas += getattr(check, "ranks", ())
         for shape in getattr(check, "shapes", ()):
@@ -79,6 +79,13 @@ def test_every_name_in_a_table_is_declared_there(op):
     for tiling in tilings:
         for formula in (tiling.workspace, *tiling.data.values()):
             assert set(symbols(formula)) <= known
+    for name, forms in op.infershape.outputs.items():
+        assert op.tensor(name).kind == "output"
+        assert not forms[-1].when
+        for form in forms:
+            sizes = [token for token in form.shape.split() if token[0] not in "*?"]
+            for formula in (*sizes, *([form.when] if form.when else [])):
+                assert set(symbols(formula)) <= known
 
 
 class Numbers(dict):

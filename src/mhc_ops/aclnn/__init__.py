@@ -83,6 +83,12 @@ from .mhc_pre_backward import aclnnMhcPreBackwardV2 as aclnnMhcPreBackwardV2
 from .mhc_pre_backward import (
     aclnnMhcPreBackwardV2GetWorkspaceSize as aclnnMhcPreBackwardV2GetWorkspaceSize,
 )
+from .mhc_sinkhorn import aclnnMhcSinkhorn as aclnnMhcSinkhorn
+from .mhc_sinkhorn import aclnnMhcSinkhornGetWorkspaceSize as aclnnMhcSinkhornGetWorkspaceSize
+from .mhc_sinkhorn_backward import aclnnMhcSinkhornBackward as aclnnMhcSinkhornBackward
+from .mhc_sinkhorn_backward import (
+    aclnnMhcSinkhornBackwardGetWorkspaceSize as aclnnMhcSinkhornBackwardGetWorkspaceSize,
+)
 from .platform import Platform as Platform
 from .platform import soc as soc
 from .runtime import aclFinalize as aclFinalize

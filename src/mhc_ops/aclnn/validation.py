@@ -80,7 +80,10 @@ class Call:
         if name in self.op.symbols:
             return evaluate(self.op.symbols[name], self)
         if name == "T":
-            return prod(self.lead())
+            lead = self.lead()
+            if self.dynamic and -1 in lead:
+                raise UnknownSize
+            return prod(lead)
         if name in self.attrs:
             return int(self.attrs[name])
         return self.numbers[name]

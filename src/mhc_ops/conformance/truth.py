@@ -123,9 +123,46 @@ def mhc_post_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
     }
 
 
+def iterates(logits: Tensor, num_iters: int, eps: float) -> tuple[list[Tensor], list[Tensor]]:
+    """Softmax without eps, then the matrix after each step; the sums, of exponentials first."""
+    e = (logits - logits.amax(-1, keepdim=True)).exp()
+    sums = [e.sum(-1)]
+    norms = [e / e.sum(-1, keepdim=True)]
+    h = norms[0] + eps
+    for step in range(1, 2 * num_iters):
+        total = h.sum(-2 if step % 2 else -1) + eps
+        h = h / total.unsqueeze(-2 if step % 2 else -1)
+        sums.append(total)
+        norms.append(h)
+    return norms, sums
+
+
+def mhc_sinkhorn(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    """The saved tensors are left out: their order in memory is no contract."""
+    (logits,) = _need(tensors, "h_res")
+    logits = logits.masked_fill(logits.isinf(), torch.nan)
+    return {"y": iterates(logits, int(attrs["num_iters"]), attrs["eps"])[0][-1]}
+
+
+def mhc_sinkhorn_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    """Reads the saved tensors in this surface's order, one tile of all tokens."""
+    grad, norm, sums = _need(tensors, "grad_y", "norm", "sum")
+    n, lead = grad.shape[-1], grad.shape[:-2]
+    steps = norm.numel() // (grad.numel() // n * 8)
+    norm = norm.reshape(steps, n, -1, 8)[..., :n].transpose(1, 2).reshape(steps, *lead, n, n)
+    sums = sums.reshape(steps, -1, 8)[..., :n].reshape(steps, *lead, n)
+    for step in reversed(range(1, steps)):
+        dim = -2 if step % 2 else -1
+        along = (grad * norm[step]).sum(dim, keepdim=True)
+        grad = (grad - along) / sums[step].unsqueeze(dim)
+    return {"grad_input": (grad - (grad * norm[0]).sum(-1, keepdim=True)) * norm[0]}
+
+
 TRUTHS: dict[str, Truth] = {
     "MhcPre": mhc_pre,
     "MhcPreBackward": mhc_pre_backward,
     "MhcPost": mhc_post,
     "MhcPostBackward": mhc_post_backward,
+    "MhcSinkhorn": mhc_sinkhorn,
+    "MhcSinkhornBackward": mhc_sinkhorn_backward,
 }
