@@ -83,6 +83,14 @@ from .mhc_pre_backward import aclnnMhcPreBackwardV2 as aclnnMhcPreBackwardV2
 from .mhc_pre_backward import (
     aclnnMhcPreBackwardV2GetWorkspaceSize as aclnnMhcPreBackwardV2GetWorkspaceSize,
 )
+from .mhc_pre_sinkhorn import aclnnMhcPreSinkhorn as aclnnMhcPreSinkhorn
+from .mhc_pre_sinkhorn import (
+    aclnnMhcPreSinkhornGetWorkspaceSize as aclnnMhcPreSinkhornGetWorkspaceSize,
+)
+from .mhc_pre_sinkhorn_backward import aclnnMhcPreSinkhornBackward as aclnnMhcPreSinkhornBackward
+from .mhc_pre_sinkhorn_backward import (
+    aclnnMhcPreSinkhornBackwardGetWorkspaceSize as aclnnMhcPreSinkhornBackwardGetWorkspaceSize,
+)
 from .mhc_sinkhorn import aclnnMhcSinkhorn as aclnnMhcSinkhorn
 from .mhc_sinkhorn import aclnnMhcSinkhornGetWorkspaceSize as aclnnMhcSinkhornGetWorkspaceSize
 from .mhc_sinkhorn_backward import aclnnMhcSinkhornBackward as aclnnMhcSinkhornBackward

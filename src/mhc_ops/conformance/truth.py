@@ -8,6 +8,7 @@ outputs in float64 by name. With op_impl_mode 1 the matmuls' operands are rounde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,11 +152,100 @@ def mhc_sinkhorn_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
     steps = norm.numel() // (grad.numel() // n * 8)
     norm = norm.reshape(steps, n, -1, 8)[..., :n].transpose(1, 2).reshape(steps, *lead, n, n)
     sums = sums.reshape(steps, -1, 8)[..., :n].reshape(steps, *lead, n)
-    for step in reversed(range(1, steps)):
+    return {"grad_input": _back_through(grad, list(norm), list(sums))}
+
+
+def _back_through(grad: Tensor, norms: list[Tensor], sums: list[Tensor]) -> Tensor:
+    for step in reversed(range(1, len(norms))):
         dim = -2 if step % 2 else -1
-        along = (grad * norm[step]).sum(dim, keepdim=True)
+        along = (grad * norms[step]).sum(dim, keepdim=True)
         grad = (grad - along) / sums[step].unsqueeze(dim)
-    return {"grad_input": (grad - (grad * norm[0]).sum(-1, keepdim=True)) * norm[0]}
+    return (grad - (grad * norms[0]).sum(-1, keepdim=True)) * norms[0]
+
+
+def mhc_pre_sinkhorn(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    """Block by block of tokens: published cases have streams of 10^8 elements."""
+    x = tensors["x"]
+    assert x is not None
+    lead = x.shape[:-2]
+    blocks = [
+        _pre_sinkhorn_block({**tensors, "x": block}, attrs)
+        for block in x.flatten(0, -3).split(_BLOCK)
+    ]
+    return {
+        name: torch.cat([block[name] for block in blocks], dim).unflatten(dim, lead)
+        for name, dim in (*((name, 0) for name in _BY_TOKEN), ("sum_out", 1), ("norm_out", 1))
+    }
+
+
+_BLOCK = 512
+_BY_TOKEN = ("hin", "h_post", "h_res", "h_pre", "hc_before_norm", "inv_rms")
+
+
+def _pre_sinkhorn_block(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    pre = mhc_pre({**tensors, "gamma": None}, {**attrs, "op_impl_mode": 0})
+    norms, sums = iterates(pre["h_res"], int(attrs["num_iters"]), attrs["hc_eps"])
+    norm_out, sum_out = torch.stack(norms), torch.stack(sums)
+    norm_out[0] += attrs["hc_eps"]
+    sum_out[0] += attrs["hc_eps"]
+    return {
+        "hin": pre["hin"],
+        "h_post": pre["h_post"],
+        "h_res": norms[-1].flatten(-2),
+        "h_pre": pre["h_pre"],
+        "hc_before_norm": pre["h_mix"],
+        "inv_rms": pre["inv_rms"].unsqueeze(-1),
+        "sum_out": sum_out,
+        "norm_out": norm_out,
+    }
+
+
+def mhc_pre_sinkhorn_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
+    """The exact gradient; of the saved iterates only their number counts."""
+    x, h_mix, inv_rms = _need(tensors, "x", "hc_before_norm", "inv_rms")
+    alpha, bias, sum_out = _need(tensors, "alpha", "bias", "sum_out")
+    (grad_h_res,) = _need(tensors, "grad_h_res")
+    n, eps = x.shape[-2], attrs["eps"]
+    w = h_mix * inv_rms
+    logits = (alpha[2] * w[..., 2 * n :] + bias[2 * n :]).unflatten(-1, (n, n))
+    norms, sums = iterates(logits, len(sum_out) // 2, eps)
+    grad = _back_through(grad_h_res.reshape(logits.shape), norms, sums)
+    pre = {
+        "grad_h_in": tensors["grad_hin"],
+        "grad_h_res": grad,
+        "inv_rms": inv_rms.squeeze(-1),
+        "h_mix": h_mix,
+        "h_post": 2 * torch.sigmoid(alpha[1] * w[..., n : 2 * n] + bias[n : 2 * n]),
+        "gamma": None,
+        "grad_x_post": None,
+    }
+    found = mhc_pre_backward({**tensors, **pre}, {"hc_eps": eps, "op_impl_mode": 0})
+    return {name: found[name] for name in ("grad_x", "grad_phi", "grad_alpha", "grad_bias")}
+
+
+def saved_by_forward(
+    op: str, tensors: Tensors, attrs: Attrs, shapes: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    """What the forward of a backward operator saves, by the backward's names.
+
+    tensors: inputs of the forward. attrs: of the backward. shapes: descriptions of the backward's
+    inputs; the number of iterations is read from them.
+    """
+    if op == "MhcPreBackward":
+        return mhc_pre(tensors, {"norm_eps": 1e-6, **attrs})
+    if op == "MhcPreSinkhornBackward":
+        num_iters = shapes["sum_out"].shape[0] // 2
+        eps = attrs["eps"]
+        return mhc_pre_sinkhorn(tensors, {"norm_eps": 1e-6, "hc_eps": eps, "num_iters": num_iters})
+    (logits,) = _need(tensors, "h_res")
+    n, tokens = logits.shape[-1], logits.shape[:-2].numel()
+    num_iters = shapes["norm"].shape[0] // (2 * tokens * n * 8)
+    norms, sums = iterates(logits.reshape(tokens, n, n), num_iters, 1e-6)
+    pad = torch.nn.functional.pad
+    return {
+        "norm": pad(torch.stack(norms).transpose(1, 2), (0, 8 - n)).flatten(),
+        "sum": pad(torch.stack(sums), (0, 8 - n)).flatten(),
+    }
 
 
 TRUTHS: dict[str, Truth] = {
@@ -165,4 +255,6 @@ TRUTHS: dict[str, Truth] = {
     "MhcPostBackward": mhc_post_backward,
     "MhcSinkhorn": mhc_sinkhorn,
     "MhcSinkhornBackward": mhc_sinkhorn_backward,
+    "MhcPreSinkhorn": mhc_pre_sinkhorn,
+    "MhcPreSinkhornBackward": mhc_pre_sinkhorn_backward,
 }

@@ -12,6 +12,8 @@ from .mhc_post import MHC_POST
 from .mhc_post_backward import MHC_POST_BACKWARD
 from .mhc_pre import MHC_PRE
 from .mhc_pre_backward import MHC_PRE_BACKWARD
+from .mhc_pre_sinkhorn import MHC_PRE_SINKHORN
+from .mhc_pre_sinkhorn_backward import MHC_PRE_SINKHORN_BACKWARD
 from .mhc_sinkhorn import MHC_SINKHORN
 from .mhc_sinkhorn_backward import MHC_SINKHORN_BACKWARD
 
@@ -24,6 +26,8 @@ OPERATORS = {
         MHC_POST_BACKWARD,
         MHC_SINKHORN,
         MHC_SINKHORN_BACKWARD,
+        MHC_PRE_SINKHORN,
+        MHC_PRE_SINKHORN_BACKWARD,
     )
 }
 """Every operator by its name."""

@@ -220,6 +220,7 @@ class OperatorSpec:
     op_api    by SoC, the checks of the first call in order; a SoC that is missing is unregistered
     tiling    by SoC
     unnamed_soc  by layer, the rules that a published unit test means when it names no SoC
+    unnamed_tiling  those rules of tiling where they are no chip's
     """
 
     name: str
@@ -234,6 +235,7 @@ class OperatorSpec:
     tiling: Mapping[str, Tiling]
     limits: Mapping[str, str]
     unnamed_soc: Mapping[str, str] = field(default_factory=dict)
+    unnamed_tiling: Tiling | None = None
 
     def tensor(self, name: str) -> TensorSpec | None:
         """The tensor of that name in any spelling."""
