@@ -119,6 +119,57 @@ def sinkhorn_backward(n=4, lead=(2, 4), num_iters=3):
     }
 
 
+def pre_sinkhorn(d=128, lead=(2, 4), x=BF16, saved=True, n=4, num_iters=20):
+    """Arguments of MhcPreSinkhorn by snake case name."""
+    f, steps = n * n + 2 * n, 2 * num_iters
+    return {
+        "x": T(x, (*lead, n, d)),
+        "phi": T(FP32, (f, n * d)),
+        "alpha": T(FP32, (3,)),
+        "bias": T(FP32, (f,)),
+        "hc_mult": n,
+        "num_iters": num_iters,
+        "hc_eps": 1e-6,
+        "norm_eps": 1e-6,
+        "need_backward": saved,
+        "hin": T(x, (*lead, d)),
+        "h_post": T(FP32, (*lead, n)),
+        "h_res": T(FP32, (*lead, n * n)),
+        "h_pre": T(FP32, (*lead, n)) if saved else None,
+        "hc_before_norm": T(FP32, (*lead, f)) if saved else None,
+        "inv_rms": T(FP32, (*lead, 1)) if saved else None,
+        "sum_out": T(FP32, (steps, *lead, n)) if saved else None,
+        "norm_out": T(FP32, (steps, *lead, n, n)) if saved else None,
+    }
+
+
+def pre_sinkhorn_backward(d=128, lead=(2, 4), x=BF16, flat=False, n=4, num_iters=20):
+    """Arguments of MhcPreSinkhornBackward by snake case name."""
+    forward = pre_sinkhorn(d, lead, x, n=n, num_iters=num_iters)
+    taken = (
+        "x",
+        "phi",
+        "alpha",
+        "bias",
+        "h_pre",
+        "hc_before_norm",
+        "inv_rms",
+        "sum_out",
+        "norm_out",
+    )
+    return {
+        "grad_hin": forward["hin"],
+        "grad_h_post": forward["h_post"],
+        "grad_h_res": T(FP32, (*lead, n * n) if flat else (*lead, n, n)),
+        **{name: forward[name] for name in taken},
+        "eps": 1e-6,
+        "grad_x": forward["x"],
+        "grad_phi": forward["phi"],
+        "grad_alpha": forward["alpha"],
+        "grad_bias": forward["bias"],
+    }
+
+
 def prepare(api, values, **handles):
     """First phase of `api` on values by snake case name: T, torch tensors, handles or numbers."""
     op = next(spec for spec in OPERATORS.values() if spec.api(api))

@@ -58,7 +58,7 @@ def test_every_name_in_a_table_is_declared_there(op):
     known = {*op.symbols, *(a.name for a in op.attrs), "T", "aic", "aiv", "ub"}
     assert set(op.op_api) == set(op.tiling) == set(op.limits) <= set(SOCS)
     checks = [*op.infershape.checks]
-    tilings = [*op.tiling.values()]
+    tilings = [*op.tiling.values(), *([op.unnamed_tiling] if op.unnamed_tiling else [])]
     for rules in (*op.op_api.values(), *(tiling.checks for tiling in tilings)):
         checks += rules
     for check in checks:
