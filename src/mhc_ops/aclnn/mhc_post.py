@@ -21,12 +21,13 @@ from .runtime import aclrtStream
 from .tensor import aclTensor
 
 
-def _compute(views: Views, attrs: Mapping[str, float]) -> None:
+def compute(views: Views, attrs: Mapping[str, float], impl: str = "auto") -> None:
     mhc_post_forward(
         required(views, "x"),
         views["h_res"],
         required(views, "h_out"),
         required(views, "h_post"),
+        impl=impl,
         out=required(views, "y"),
     )
 
@@ -59,7 +60,7 @@ def aclnnMhcPostGetWorkspaceSize(
         "aclnnMhcPost",
         (x, hRes, hOut, hPost, out),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 

@@ -23,13 +23,14 @@ from .tensor import aclTensor
 _OUTPUTS = ("grad_x", "grad_h_res", "grad_h_out", "grad_h_post")
 
 
-def _compute(views: Views, attrs: Mapping[str, float]) -> None:
+def compute(views: Views, attrs: Mapping[str, float], impl: str = "auto") -> None:
     mhc_post_backward(
         required(views, "grad_y"),
         required(views, "x"),
         views["h_res"],
         required(views, "h_out"),
         required(views, "h_post"),
+        impl=impl,
         out=(*(views[name] for name in _OUTPUTS), None),
     )
 
@@ -67,7 +68,7 @@ def aclnnMhcPostBackwardGetWorkspaceSize(
         "aclnnMhcPostBackward",
         (gradOutput, x, hRes, hOut, hPost, gradX, gradHres, gradHout, gradHpost),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 

@@ -24,7 +24,7 @@ from .saved_iterates import store
 from .tensor import aclTensor
 
 
-def _compute(views: Views, attrs: Mapping[str, float]) -> None:
+def compute(views: Views, attrs: Mapping[str, float], impl: str = "auto") -> None:
     logits, y = required(views, "h_res"), required(views, "y")
     norm_out, sum_out = views["norm_out"], views["sum_out"]
     wanted = norm_out is not None and sum_out is not None and norm_out.numel() != 1
@@ -32,7 +32,7 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
     logits = logits.masked_fill(logits.isinf(), torch.nan)
     num_iters, eps = int(attrs["num_iters"]), attrs["eps"]
     saved = sinkhorn_iterates(logits, num_iters=num_iters, eps=eps) if wanted else None
-    sinkhorn_forward(logits, num_iters=num_iters, eps=eps, out=(y, None, None))
+    sinkhorn_forward(logits, num_iters=num_iters, eps=eps, impl=impl, out=(y, None, None))
     if saved is not None and norm_out is not None and sum_out is not None:
         saved.norm[-1].copy_(y)  # the last iterate is the output, to the bit
         store(saved, norm_out, sum_out)
@@ -68,7 +68,7 @@ def aclnnMhcSinkhornGetWorkspaceSize(
         "aclnnMhcSinkhorn",
         (x, eps, numIters, output, normOut, sumOut),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 

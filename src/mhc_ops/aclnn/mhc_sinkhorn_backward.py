@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from ..errors import UnsupportedError
 from ..ops.sinkhorn.iterates import backward_from_iterates
 from .executor import (
     OUT,
@@ -22,7 +23,12 @@ from .saved_iterates import load
 from .tensor import aclTensor
 
 
-def _compute(views: Views, attrs: Mapping[str, float]) -> None:
+def compute(views: Views, attrs: Mapping[str, float], impl: str = "auto") -> None:
+    if impl not in ("auto", "reference"):
+        raise UnsupportedError(
+            f"MhcSinkhornBackward: impl={impl!r} cannot run here: the backward from saved iterates "
+            f"is eager torch alone; use impl='auto'."
+        )
     grad_y = required(views, "grad_y")
     lead, n = tuple(grad_y.shape[:-2]), grad_y.shape[-1]
     saved = load(required(views, "norm"), required(views, "sum"), lead, n)
@@ -56,7 +62,7 @@ def aclnnMhcSinkhornBackwardGetWorkspaceSize(
         "aclnnMhcSinkhornBackward",
         (gradOutput, normOut, sumOut, out),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 
