@@ -289,21 +289,19 @@ def _(check: Dtype, call: Call) -> str:
 
 @_problem.register
 def _(check: SameDtype, call: Call) -> str:
-    (first, model), *others = _given(call, check.names)
-    for name, desc in others:
-        if desc.dtype != model.dtype:
-            first, name = call.spelled(first), call.spelled(name)
-            return f"{name} must have the dtype of {first}, {model.dtype}, got {desc.dtype}"
-    return ""
+    return _difference(check.names, "dtype", call)
 
 
 @_problem.register
 def _(check: SameFormat, call: Call) -> str:
-    (first, model), *others = _given(call, check.names)
-    for name, desc in others:
-        if desc.format != model.format:
-            first, name = call.spelled(first), call.spelled(name)
-            return f"{name} must have the format of {first}, {model.format}, got {desc.format}"
+    return _difference(check.names, "format", call)
+
+
+def _difference(names: Iterable[str], what: str, call: Call) -> str:
+    values = [(call.spelled(name), getattr(desc, what)) for name, desc in _given(call, names)]
+    for name, value in values[1:]:
+        if value != values[0][1]:
+            return f"{name} must have the {what} of {values[0][0]}, {values[0][1]}, got {value}"
     return ""
 
 
