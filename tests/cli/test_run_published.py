@@ -150,3 +150,12 @@ def test_describe_knows_them(mhc_ops, op):
     assert done.status == 0
     assert f"{op.removeprefix('aclnn')}GetWorkspaceSize(" in done.out
     assert "SUCCESS" in done.out
+
+
+def test_describe_has_the_tiling_of_unit_tests_that_name_no_chip(mhc_ops):
+    title = "Tiling of unit tests that name no chip"
+    assert title in mhc_ops("describe", "MhcPreSinkhornBackward").out
+    assert title not in mhc_ops("describe", "MhcPost").out
+    described = mhc_ops("describe", "MhcPreSinkhornBackward", "--json").json
+    words = [check["words"] for check in described["unnamed_tiling"]["checks"]]
+    assert "x: 1 <= n <= 8" in words

@@ -86,8 +86,11 @@ def _print(out: Console, spec: OperatorSpec) -> None:
             for form in forms
         )
         out.print(f"  {name} is {options}")
-    for socs, tiling in _shared(spec.tiling):
-        _print_checks(out, f"Tiling on {socs}, GRAPH_FAILED unless, in this order:", tiling.checks)
+    tilings = [(f"on {socs}", tiling) for socs, tiling in _shared(spec.tiling)]
+    if spec.unnamed_tiling:
+        tilings.append(("of unit tests that name no chip", spec.unnamed_tiling))
+    for where, tiling in tilings:
+        _print_checks(out, f"Tiling {where}, GRAPH_FAILED unless, in this order:", tiling.checks)
         _print_tiling(out, tiling)
 
 
@@ -140,6 +143,9 @@ def _as_json(spec: OperatorSpec) -> dict[str, Any]:
     def listed(checks: Iterable[Check]) -> list[dict[str, Any]]:
         return [{"check": type(c).__name__, "words": in_words(c), **asdict(c)} for c in checks]
 
+    def tiling_as_json(tiling: Tiling) -> dict[str, Any]:
+        return {**asdict(tiling), "checks": listed(tiling.checks)}
+
     return {
         **asdict(spec),
         "op_api": {soc: listed(checks) for soc, checks in spec.op_api.items()},
@@ -147,8 +153,6 @@ def _as_json(spec: OperatorSpec) -> dict[str, Any]:
             **asdict(spec.infershape),
             "checks": listed(spec.infershape.checks),
         },
-        "tiling": {
-            soc: {**asdict(tiling), "checks": listed(tiling.checks)}
-            for soc, tiling in spec.tiling.items()
-        },
+        "tiling": {soc: tiling_as_json(tiling) for soc, tiling in spec.tiling.items()},
+        "unnamed_tiling": spec.unnamed_tiling and tiling_as_json(spec.unnamed_tiling),
     }
