@@ -29,6 +29,7 @@ FREE_IN_TILING = {("MhcSinkhorn", name) for name in ("norm_out", "sum_out")} | {
     ("MhcPreSinkhorn", t.name) for t in OPERATORS["MhcPreSinkhorn"].tensors if t.kind == "output"
 }
 FORMATS_CHECKED = {"MhcPost": ("x", "y"), "MhcSinkhorn": ("h_res", "y")}
+RANKS_FIRST = ("MhcPostBackward", "MhcPreSinkhorn", "MhcPreSinkhornBackward")
 DTYPES_FREE_IN_TILING = tuple(op for op in MAKE if "Sinkhorn" in op)
 
 
@@ -84,6 +85,8 @@ def test_a_size_or_a_dimension_more(op, name, soc, change):
         got = status(api(op), values | {name: change(values[name])})
     free = (op, name) in FREE_IN_CALL
     assert got == (OK if free else INVALID), aclnn.aclGetRecentErrMsg()
+    if change is deeper and op in RANKS_FIRST:
+        assert "dimensions, got" in aclnn.aclGetRecentErrMsg()
     values = MAKE[op](**TILED.get(op, {}))
     result = tile(op, values | {name: change(values[name])}, soc)
     free = (op, name) in FREE_IN_TILING
@@ -108,6 +111,14 @@ def test_a_private_format(op, name, soc):
     checked = name in FORMATS_CHECKED.get(op, (name,))
     with aclnn.soc(soc):
         assert status(api(op), values) == (INVALID if checked else OK)
+
+
+@pytest.mark.parametrize("lead", [(), (1, 2, 3)])
+@pytest.mark.parametrize(("op", "soc"), ON)
+def test_neither_packed_nor_batched(op, soc, lead):
+    with aclnn.soc(soc):
+        assert status(api(op), MAKE[op](lead=lead)) == INVALID
+    assert tile(op, MAKE[op](lead=lead, **TILED.get(op, {})), soc).status == GRAPH_FAILED
 
 
 @pytest.mark.parametrize(("op", "soc"), ON)

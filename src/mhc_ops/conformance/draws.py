@@ -134,7 +134,7 @@ def _forward(
     """
     more: dict[str, Tensor | None] = {}
     if case.op == "MhcSinkhornBackward":
-        grad = given["grad_y"]
+        grad = given.get("grad_y")
         more["h_res"] = _draw(case, "x", grad, "randn", generator) if grad else None
     elif given.get("phi") and drawn.get("bias") is None:
         phi = given["phi"]
