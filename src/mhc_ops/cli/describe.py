@@ -69,7 +69,8 @@ def _print(out: Console, spec: OperatorSpec) -> None:
     ]
     out.print(table(("tensor", "aclnn", "", "dtype", "shape", ""), tensors))
     sizes = "; ".join(f"{name} = {formula}" for name, formula in spec.symbols.items())
-    out.print(f"with {sizes}; *lead is [B, S] or [T], from {spec.lead[0]}")
+    out.print(f"with {sizes}; *lead is [B, S] or [T], from {spec.lead[0]};")
+    out.print("*t is the whole shape of tensor t, ?t as many unknown dimensions")
     out.print()
     attrs = [
         (a.name, a.acl or "(not in the call)", a.type, str(a.default), a.doc) for a in spec.attrs
@@ -86,6 +87,8 @@ def _print(out: Console, spec: OperatorSpec) -> None:
             for form in forms
         )
         out.print(f"  {name} is {options}")
+    if spec.infershape.note:
+        out.print(f"  {spec.infershape.note}")
     tilings = [(f"on {socs}", tiling) for socs, tiling in _shared(spec.tiling)]
     if spec.unnamed_tiling:
         tilings.append(("of unit tests that name no chip", spec.unnamed_tiling))

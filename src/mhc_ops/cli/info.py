@@ -93,6 +93,7 @@ def _print(facts: dict[str, Any]) -> None:
         (name, ", ".join(known["calls"]), ", ".join(known["socs"]))
         for name, known in facts["operators"].items()
     )
+    out.print()
     out.print(table(("operator", "aclnn calls", "chips"), operators))
     for text in facts["auto"].values():
         out.print()
