@@ -378,6 +378,7 @@ def test_tiling_of_post(values, on_950, on_a2):
         (post_backward(h_res=False), True, False),
         (post_backward(d=394, n=8), True, False),
         (post_backward(n=7), False, False),
+        (post_backward(d=192), True, False),
         (post_backward(d=100096, lead=(1,)), True, False),
         (post_backward() | {"h_post": T(FP32, ())}, False, False),
         (post_backward() | {"grad_h_res": None}, False, False),
