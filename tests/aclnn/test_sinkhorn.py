@@ -275,6 +275,7 @@ def test_an_empty_gradient_is_a_success_with_nothing_to_do():
     "change",
     [
         {"norm": T(FP32, (1535,))},
+        {"norm": T(FP32, (1538,))},
         {"norm": T(FP32, (6, 256))},
         {"norm": T(FP32, (256,)), "sum": T(FP32, (64,))},
         {"norm": T(FP32, (768,)), "sum": T(FP32, (192,))},
@@ -299,6 +300,10 @@ def test_sizes_of_the_saved_tensors_are_refused_by_tiling_and_at_run_time(change
         (backward(lead=(2, 3, 4)), False),
         (backward(lead=(0, 4)), False),
         (backward() | {"grad_input": T(FP32, (2, 4, 6, 6))}, False),
+        (
+            backward() | {name: T(FP32, (2, 4, 6, 4)) for name in ("grad_y", "grad_input")},
+            False,
+        ),
     ],
 )
 def test_tiling_of_the_backward(values, good):
@@ -318,6 +323,7 @@ def test_tiling_of_the_backward(values, good):
         (forward(), {"num_iters": 101}, None),
         (forward(), {"out_flag": 2}, None),
         (forward() | {"y": T(FP32, (8, 4, 4))}, {}, None),
+        (forward() | {name: T(FP32, (2, 4, 6, 4)) for name in ("h_res", "y")}, {}, None),
     ],
 )
 def test_tiling(values, attrs, key):
@@ -334,6 +340,7 @@ def test_tiling(values, attrs, key):
         ([-1, 4, 4], {"out_flag": 1}, ([-1, 4, 4], [-1], [-1])),
         ([-2], {"out_flag": 1}, ([-2], [-1], [-1])),
         ([4, 4], {}, None),
+        (None, {}, None),
         ([1, 2, 3, 4, 4], {}, None),
     ],
 )
