@@ -302,6 +302,8 @@ def test_dtypes_that_are_inferred():
         (pre_sinkhorn(d=99968, lead=(1, 1)), False, True),
         (pre_sinkhorn(d=100096, lead=(1, 1)), False, False),
         (pre_sinkhorn(d=4096, n=6), False, False),
+        (pre_sinkhorn(d=4096, n=6) | {"hc_mult": 4}, False, False),
+        (pre_sinkhorn(d=4096) | {"hc_mult": 6}, True, False),
         (pre_sinkhorn(d=4096, num_iters=19), False, False),
         (pre_sinkhorn(d=4096) | {"h_res": T(FP32, (2, 4, 4, 4))}, True, True),
         (pre_sinkhorn(d=4096) | {"phi": T(FP32, (24, 16383))}, False, False),

@@ -145,6 +145,14 @@ def test_private_formats(name):
     assert "private format" in aclnn.aclGetRecentErrMsg()  # before the limit of D
 
 
+def test_leading_dimensions_of_grad_hin_count_in_both_layouts():
+    packed = pre_sinkhorn_backward(lead=(9,)) | {"grad_hin": T(BF16, (8, 128))}
+    batched = pre_sinkhorn_backward() | {"grad_hin": T(BF16, (4, 2, 128))}
+    for values in (packed, batched):
+        assert status(API, values) == INVALID
+        assert "gradHin must be" in aclnn.aclGetRecentErrMsg()
+
+
 def test_what_the_call_lets_through_and_the_run_refuses():
     rows = pre_sinkhorn_backward() | {
         name: T(FP32, (32, *shape))
