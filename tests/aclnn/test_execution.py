@@ -7,7 +7,7 @@ import torch
 
 from mhc_ops import aclnn, mhc_pre_backward, mhc_pre_forward
 
-from .calls import FP16, backward, pre, prepare, run, tensors
+from .calls import FP16, backward, pre, prepare, run, same, spread, tensors
 
 PRE_OUTPUTS = ("hin", "h_post", "h_res", "inv_rms", "h_mix", "h_pre")
 BACKWARD_INPUTS = (
@@ -33,10 +33,6 @@ def forward_of(t, **options):
 
 def backward_of(t, **options):
     return mhc_pre_backward(*(t[name] for name in BACKWARD_INPUTS), **options)
-
-
-def same(got, want):
-    return got.dtype == want.dtype and torch.equal(got, want)
 
 
 @pytest.mark.parametrize("lead", [(2, 4), (9,)])
@@ -97,14 +93,6 @@ def test_mode_1_is_hf32():
     assert run("aclnnMhcPreBackwardV2", b) == 0
     assert same(b["grad_phi"], backward_of(b, precision="hf32").grad_phi)
     assert not same(b["grad_phi"], backward_of(b).grad_phi)
-
-
-def spread(t):
-    """The same values with gaps between the elements and an offset, and what lies in the gaps."""
-    memory = torch.full((*t.shape, 3), -7.0, dtype=t.dtype)
-    view = memory[..., 1]
-    view.copy_(t)
-    return view, memory
 
 
 def test_strided_inputs_and_outputs():

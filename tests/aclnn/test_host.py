@@ -5,10 +5,8 @@ import torch
 
 from mhc_ops import aclnn
 from mhc_ops.aclnn import GRAPH_FAILED, GRAPH_SUCCESS, infer_shape, tiling
-from mhc_ops.aclnn.codes import DTYPE_NAMES
-from mhc_ops.aclnn.spec import OPERATORS
 
-from .calls import FP32, T, backward, pre
+from .calls import FP32, T, backward, pre, tile
 
 PRE = {"x": [2, 8, 4, 128], "phi": [24, 512], "alpha": [3], "bias": [24]}
 BACKWARD = {
@@ -142,7 +140,7 @@ def test_dtypes_and_every_way_to_describe_a_tensor():
 
 
 def test_names_that_an_operator_does_not_have():
-    with pytest.raises(ValueError, match="op must be one of MhcPre, MhcPreBackward, got 'Mhc'"):
+    with pytest.raises(ValueError, match=r"op must be one of MhcPre, .*, got 'Mhc'"):
         infer_shape("Mhc", {})
     with pytest.raises(ValueError, match="'y' is no input; inputs are x, phi, alpha, bias, gamma"):
         infer_shape("MhcPre", {"y": [1]})
@@ -156,19 +154,6 @@ def test_names_that_an_operator_does_not_have():
         tiling("MhcPre", PRE, {}, platform={"cores": 3})
     with pytest.raises(ValueError, match="aic_cores must be an integer of at least 1, got 0"):
         tiling("MhcPre", PRE, {}, platform={"aic_cores": 0})
-
-
-def tile(op, values, soc=None, **more):
-    described = {
-        name: {"dtype": DTYPE_NAMES[v.dtype], "shape": list(v.shape)}
-        for name, v in values.items()
-        if isinstance(v, T)
-    }
-    table = OPERATORS[op]
-    attrs = {a.name: values[a.name] for a in table.attrs if a.name in values}
-    inputs = {n: v for n, v in described.items() if table.tensor(n).kind == "input"}
-    outputs = {n: v for n, v in described.items() if table.tensor(n).kind == "output"}
-    return tiling(op, inputs, outputs, attrs | more.pop("attrs", {}), soc, **more)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ found = importlib.util.spec_from_file_location(
 module = importlib.util.module_from_spec(found)
 sys.modules["tables"] = module
 found.loader.exec_module(module)
-assert set(module.OPERATORS) == {"MhcPre", "MhcPreBackward"}
+assert {"MhcPre", "MhcPreBackward", "MhcPost"} <= set(module.OPERATORS)
 assert module.OPERATORS["MhcPre"].api("aclnnMhcPreV2").parameters[7] == "op_impl_mode"
 assert "torch" not in sys.modules and "mhc_ops" not in sys.modules
 """
@@ -55,18 +55,20 @@ def test_each_function_takes_what_its_table_lists(op, api):
 @pytest.mark.parametrize("op", OPERATORS.values(), ids=list(OPERATORS))
 def test_every_name_in_a_table_is_declared_there(op):
     names = {t.name for t in op.tensors}
-    known = {*op.symbols, "T", "aic", "aiv", "ub"}
-    assert set(op.op_api) == set(op.tiling) == set(op.limits) == set(SOCS)
+    known = {*op.symbols, *(a.name for a in op.attrs), "T", "aic", "aiv", "ub"}
+    assert set(op.op_api) == set(op.tiling) == set(op.limits) <= set(SOCS)
     checks = [*op.infershape.checks]
-    for soc in SOCS:
-        checks += [*op.op_api[soc], *op.tiling[soc].checks]
+    tilings = [*op.tiling.values(), *([op.unnamed_tiling] if op.unnamed_tiling else [])]
+    for rules in (*op.op_api.values(), *(tiling.checks for tiling in tilings)):
+        checks += rules
     for check in checks:
         assert set(getattr(check, "names", ())) <= names
-        assert getattr(check, "name", "x") in names
+        assert {getattr(check, "name", op.tensors[0].name)} <= names
         formulas = [check.when] if check.when else []
         formulas += getattr(check, "ranks", ())
         for shape in getattr(check, "shapes", ()):
-            formulas += [token for token in shape.split() if token != "*lead"]
+            formulas += [token for token in shape.split() if token[0] not in "*?"]
+            assert {token[1:] for token in shape.split() if token[0] in "*?"} <= {"lead", *names}
         if hasattr(check, "condition"):
             formulas.append(check.condition)
             assert check.tensor in names
@@ -74,9 +76,16 @@ def test_every_name_in_a_table_is_declared_there(op):
             assert set(symbols(formula)) <= known, formula
         if hasattr(check, "attr"):
             assert op.attr(check.attr)
-    for tiling in op.tiling.values():
+    for tiling in tilings:
         for formula in (tiling.workspace, *tiling.data.values()):
             assert set(symbols(formula)) <= known
+    for name, forms in op.infershape.outputs.items():
+        assert op.tensor(name).kind == "output"
+        assert not forms[-1].when
+        for form in forms:
+            sizes = [token for token in form.shape.split() if token[0] not in "*?"]
+            for formula in (*sizes, *([form.when] if form.when else [])):
+                assert set(symbols(formula)) <= known
 
 
 class Numbers(dict):

@@ -139,6 +139,12 @@ def test_info(mhc_ops):
     works = {i["impl"]: i["obstacle"] is None for i in facts["implementations"]}
     assert works["reference"]
     assert works["torch"]
+    assert "aclnnMhcPost  " in done.out
+    assert len(facts["operators"]) == 8
+    assert facts["operators"]["MhcSinkhorn"] == {
+        "calls": ["aclnnMhcSinkhorn"],
+        "socs": ["ascend950"],
+    }
 
 
 def test_the_door(mhc_ops):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 CASES = Path(__file__).parent / "mhc_pre_cases.json"
+FAMILY = Path(__file__).parent / "mhc_family_cases.json"
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +16,15 @@ def shared_file():
 
 
 @pytest.fixture(scope="session")
+def family_file():
+    """The cases of the six other operators."""
+    return FAMILY
+
+
+@pytest.fixture(scope="session")
 def _entries():
-    return {(e["layer"], e["name"]): e for e in json.loads(CASES.read_text())}
+    files = (CASES, FAMILY)
+    return {(e["layer"], e["name"]): e for file in files for e in json.loads(file.read_text())}
 
 
 @pytest.fixture

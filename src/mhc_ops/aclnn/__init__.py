@@ -65,6 +65,12 @@ from .host import InferredShapes as InferredShapes
 from .host import TilingResult as TilingResult
 from .host import infer_shape as infer_shape
 from .host import tiling as tiling
+from .mhc_post import aclnnMhcPost as aclnnMhcPost
+from .mhc_post import aclnnMhcPostGetWorkspaceSize as aclnnMhcPostGetWorkspaceSize
+from .mhc_post_backward import aclnnMhcPostBackward as aclnnMhcPostBackward
+from .mhc_post_backward import (
+    aclnnMhcPostBackwardGetWorkspaceSize as aclnnMhcPostBackwardGetWorkspaceSize,
+)
 from .mhc_pre import aclnnMhcPre as aclnnMhcPre
 from .mhc_pre import aclnnMhcPreGetWorkspaceSize as aclnnMhcPreGetWorkspaceSize
 from .mhc_pre import aclnnMhcPreV2 as aclnnMhcPreV2
@@ -76,6 +82,20 @@ from .mhc_pre_backward import (
 from .mhc_pre_backward import aclnnMhcPreBackwardV2 as aclnnMhcPreBackwardV2
 from .mhc_pre_backward import (
     aclnnMhcPreBackwardV2GetWorkspaceSize as aclnnMhcPreBackwardV2GetWorkspaceSize,
+)
+from .mhc_pre_sinkhorn import aclnnMhcPreSinkhorn as aclnnMhcPreSinkhorn
+from .mhc_pre_sinkhorn import (
+    aclnnMhcPreSinkhornGetWorkspaceSize as aclnnMhcPreSinkhornGetWorkspaceSize,
+)
+from .mhc_pre_sinkhorn_backward import aclnnMhcPreSinkhornBackward as aclnnMhcPreSinkhornBackward
+from .mhc_pre_sinkhorn_backward import (
+    aclnnMhcPreSinkhornBackwardGetWorkspaceSize as aclnnMhcPreSinkhornBackwardGetWorkspaceSize,
+)
+from .mhc_sinkhorn import aclnnMhcSinkhorn as aclnnMhcSinkhorn
+from .mhc_sinkhorn import aclnnMhcSinkhornGetWorkspaceSize as aclnnMhcSinkhornGetWorkspaceSize
+from .mhc_sinkhorn_backward import aclnnMhcSinkhornBackward as aclnnMhcSinkhornBackward
+from .mhc_sinkhorn_backward import (
+    aclnnMhcSinkhornBackwardGetWorkspaceSize as aclnnMhcSinkhornBackwardGetWorkspaceSize,
 )
 from .platform import Platform as Platform
 from .platform import soc as soc

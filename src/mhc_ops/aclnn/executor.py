@@ -19,7 +19,7 @@ from .codes import (
     STATUS_BY_NAME,
 )
 from .errors import record_error
-from .host import operator, workspace_bytes
+from .host import is_of_type, operator, workspace_bytes
 from .platform import current_soc
 from .runtime import aclrtStream
 from .spec.language import ApiSpec, OperatorSpec
@@ -60,6 +60,8 @@ class aclOpExecutor:
     attrs: dict[str, float | int]
     soc: str
     workspace_size: int
+    empty: bool
+    """An input is empty: the call is good and its second phase writes nothing."""
     used: bool = field(default=False)
 
 
@@ -104,12 +106,13 @@ def first_phase(
         failure = Failure("PARAM_INVALID", f"{api}: {call.spelled(destroyed[0])} was destroyed.")
     else:
         failure = first_failure(call, table.op_api[chip])
-    if failure:
+    empty = failure is not None and failure.code == "SUCCESS"
+    if failure and not empty:
         record_error(failure.message)
         return STATUS_BY_NAME[failure.code], 0, None
     record_error("")
-    size = workspace_bytes(call, chip)
-    return ACLNN_SUCCESS, size, aclOpExecutor(api, compute, tensors, attrs, chip, size)
+    size = 0 if empty else workspace_bytes(call, chip)
+    return ACLNN_SUCCESS, size, aclOpExecutor(api, compute, tensors, attrs, chip, size, empty)
 
 
 def _arguments(
@@ -134,9 +137,9 @@ def _arguments(
 def _number(table: OperatorSpec, api: str, name: str, value: object) -> float | int:
     spec = table.attr(name)
     assert spec is not None
-    kinds = int if spec.type == "int64_t" else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds):
+    if not is_of_type(value, spec.type):
         raise TypeError(f"{api}: {spec.acl} must be of type {spec.type}, got {value!r}.")
+    assert isinstance(value, (int, float))
     return value
 
 
@@ -177,6 +180,9 @@ def second_phase(
         record_error(f"{api}: {problem}.")
         return ACLNN_ERR_PARAM_INVALID
     executor.used = True
+    record_error("")
+    if executor.empty:
+        return ACLNN_SUCCESS
     try:
         with _on(stream), torch.no_grad():
             views = {n: None if t is None else t.view() for n, t in executor.tensors.items()}
@@ -184,7 +190,6 @@ def second_phase(
     except Exception as error:  # a status code is the published answer to any failure here
         record_error(f"{api}: failed while running: {error}")
         return ACLNN_ERR_RUNTIME_ERROR
-    record_error("")
     return ACLNN_SUCCESS
 
 

@@ -11,9 +11,9 @@ from ..errors import ArgumentError
 from .codes import FORMAT_NAMES, GRAPH_FAILED, GRAPH_SUCCESS
 from .platform import Platform, check_soc, current_soc, platform_of
 from .spec import OPERATORS, evaluate
-from .spec.language import OperatorSpec
+from .spec.language import OperatorSpec, Tiling
 from .tensor import aclTensor, dtype_name, from_torch
-from .validation import Call, Desc, Failure, first_failure
+from .validation import Call, Desc, first_failure
 
 TensorLike = Desc | aclTensor | Tensor | Mapping[str, Any] | Sequence[int] | None
 """A tensor: a handle, a torch tensor, {"dtype", "shape"[, "format"]}, a bare shape, or None."""
@@ -98,10 +98,18 @@ def attributes(op: OperatorSpec, attrs: Mapping[str, Any] | None) -> dict[str, A
             raise ArgumentError(
                 f"{op.name}: {name!r} is no attribute; they are {', '.join(values)}."
             )
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ArgumentError(f"{op.name}: {name} must be a number, got {value!r}.")
+        if not is_of_type(value, spec.type):
+            what = {"bool": "true or false", "int64_t": "an integer"}.get(spec.type, "a number")
+            raise ArgumentError(f"{op.name}: {name} must be {what}, got {value!r}.")
         values[spec.name] = value
     return values
+
+
+def is_of_type(value: object, type_: str) -> bool:
+    """Whether a C parameter of this type takes the value: an int passes for a double."""
+    if isinstance(value, bool) or type_ == "bool":
+        return type_ == "bool" and isinstance(value, (bool, int)) and value in (0, 1)
+    return isinstance(value, int if type_ == "int64_t" else (int, float))
 
 
 def infer_shape(
@@ -165,17 +173,19 @@ def tiling(
     """
     table = operator(op)
     chip = current_soc() if soc is None else check_soc(soc)
-    changes = platform._asdict() if isinstance(platform, Platform) else platform
-    descs = {**_descs(table, inputs, "input"), **_descs(table, outputs, "output")}
-    call = Call(table, op, descs, attributes(table, attrs), _numbers(chip, changes))
+    call = tiling_call(table, inputs, outputs, attrs, chip, platform)
     rules = table.tiling.get(chip)
     if rules is None:
-        failure: Failure | None = Failure("", f"{op}: not registered for {chip}.")
-    else:
-        failure = first_failure(call, rules.checks)
-    if rules is None or failure:
-        message = failure.message if failure else ""
+        message = f"{op}: not registered for {chip}."
         return TilingResult(GRAPH_FAILED, None, 0, "none", {}, message)
+    return answer(rules, call)
+
+
+def answer(rules: Tiling, call: Call) -> TilingResult:
+    """What these rules of tiling answer to the call."""
+    failure = first_failure(call, rules.checks)
+    if failure:
+        return TilingResult(GRAPH_FAILED, None, 0, "none", {}, failure.message)
     data = rules.data if call.holds(rules.data_when) else {}
     return TilingResult(
         GRAPH_SUCCESS,
@@ -185,6 +195,20 @@ def tiling(
         {name: evaluate(formula, call) for name, formula in data.items()},
         "",
     )
+
+
+def tiling_call(
+    table: OperatorSpec,
+    inputs: Mapping[str, TensorLike],
+    outputs: Mapping[str, TensorLike],
+    attrs: Mapping[str, Any] | None,
+    chip: str,
+    platform: Mapping[str, int] | Platform | None,
+) -> Call:
+    """The call that tiling sees; arguments as for `tiling`."""
+    changes = platform._asdict() if isinstance(platform, Platform) else platform
+    descs = {**_descs(table, inputs, "input"), **_descs(table, outputs, "output")}
+    return Call(table, table.name, descs, attributes(table, attrs), _numbers(chip, changes))
 
 
 def _numbers(chip: str, changes: Mapping[str, int] | None = None) -> dict[str, int]:

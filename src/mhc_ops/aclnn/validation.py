@@ -17,12 +17,15 @@ from .spec.language import (
     Empty,
     Format,
     Handles,
+    InRange,
     Null,
     OneOf,
     OperatorSpec,
     Positive,
     Rank,
     Rule,
+    SameDtype,
+    SameFormat,
     Shape,
 )
 
@@ -36,7 +39,10 @@ class Desc(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The first check that failed: the short name of its status, and one sentence."""
+    """The first check that failed: the short name of its status, and one sentence.
+
+    The status may be SUCCESS: the call is good and there is nothing to compute.
+    """
 
     code: str
     message: str
@@ -74,7 +80,12 @@ class Call:
         if name in self.op.symbols:
             return evaluate(self.op.symbols[name], self)
         if name == "T":
-            return prod(self.lead())
+            lead = self.lead()
+            if self.dynamic and -1 in lead:
+                raise UnknownSize
+            return prod(lead)
+        if name in self.attrs:
+            return int(self.attrs[name])
         return self.numbers[name]
 
     def _shape(self, tensor: str) -> tuple[int, ...]:
@@ -96,8 +107,21 @@ class Call:
             raise UnknownSize
         return shape[index]
 
+    def size(self, tensor: str) -> int:
+        if self.unknown_dim(tensor):
+            raise UnknownSize
+        return prod(self._shape(tensor))
+
     def given(self, tensor: str) -> bool:
         return self.descs.get(tensor) is not None
+
+    def unknown_rank(self, tensor: str) -> bool:
+        desc = self.descs.get(tensor)
+        return self.dynamic and desc is not None and desc.shape == (-2,)
+
+    def unknown_dim(self, tensor: str) -> bool:
+        desc = self.descs.get(tensor)
+        return self.dynamic and desc is not None and -1 in desc.shape
 
     def lead(self) -> tuple[int, ...]:
         """The leading dimensions, [B, S] or [T]; -1 among them where unknown."""
@@ -108,13 +132,19 @@ class Call:
         """The numbers of a symbolic shape; unknown ones are -1, an unknown rank is (-2,)."""
         dims: list[int] = []
         for token in text.split():
+            several = token[0] in "*?"
             try:
-                dims.extend(self.lead() if token == "*lead" else (evaluate(token, self),))
+                dims.extend(self._several(token) if several else (evaluate(token, self),))
             except UnknownSize:
-                if token == "*lead":
+                if several:
                     return (-2,)
                 dims.append(-1)
         return tuple(dims)
+
+    def _several(self, token: str) -> tuple[int, ...]:
+        if token == "*lead":
+            return self.lead()
+        return self._shape(token[1:]) if token[0] == "*" else (-1,) * self.rank(token[1:])
 
     def holds(self, condition: str) -> bool:
         """Whether the condition is known to hold; the empty one always does."""
@@ -125,10 +155,10 @@ class Call:
         except UnknownSize:
             return False
 
-    def spelled(self, tensor: str) -> str:
-        """The tensor's name as this surface spells it: aclnn calls in camel case."""
-        spec = self.op.tensor(tensor)
-        return spec.acl if spec and self.label.startswith("aclnn") else tensor
+    def spelled(self, name: str) -> str:
+        """A tensor's or attribute's name as this surface spells it: aclnn calls in camel case."""
+        spec = self.op.tensor(name) or self.op.attr(name)
+        return spec.acl if spec and spec.acl and self.label.startswith("aclnn") else name
 
 
 def first_failure(call: Call, checks: Iterable[Check]) -> Failure | None:
@@ -190,7 +220,7 @@ def _(check: Positive, call: Call) -> str:
 
 @_problem.register
 def _(check: AllOrNone, call: Call) -> str:
-    given = [name for name in check.names if call.given(name)]
+    given = [n for n, desc in _given(call, check.names) if prod(desc.shape) != check.placeholder]
     if len(given) in (0, len(check.names)):
         return ""
     names = ", ".join(call.spelled(name) for name in check.names)
@@ -258,6 +288,24 @@ def _(check: Dtype, call: Call) -> str:
 
 
 @_problem.register
+def _(check: SameDtype, call: Call) -> str:
+    return _difference(check.names, "dtype", call)
+
+
+@_problem.register
+def _(check: SameFormat, call: Call) -> str:
+    return _difference(check.names, "format", call)
+
+
+def _difference(names: Iterable[str], what: str, call: Call) -> str:
+    values = [(call.spelled(name), getattr(desc, what)) for name, desc in _given(call, names)]
+    for name, value in values[1:]:
+        if value != values[0][1]:
+            return f"{name} must have the {what} of {values[0][0]}, {values[0][1]}, got {value}"
+    return ""
+
+
+@_problem.register
 def _(check: Format, call: Call) -> str:
     for name, desc in _given(call, check.names):
         if desc.format in PRIVATE_FORMATS:
@@ -270,9 +318,16 @@ def _(check: OneOf, call: Call) -> str:
     value = call.attrs[check.attr]
     if value in check.values:
         return ""
-    attr = call.op.attr(check.attr)
-    name = attr.acl if attr and attr.acl and call.label.startswith("aclnn") else check.attr
+    name = call.spelled(check.attr)
     return f"{name} must be {' or '.join(map(str, check.values))} here, got {value}"
+
+
+@_problem.register
+def _(check: InRange, call: Call) -> str:
+    value = call.attrs[check.attr]
+    if check.low <= value <= check.high:
+        return ""
+    return f"{call.spelled(check.attr)} must be in {check.low}..{check.high}, got {value}"
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:

@@ -9,19 +9,34 @@ from ..aclnn.spec.language import (
     Empty,
     Format,
     Handles,
+    InRange,
     Null,
     OneOf,
     Positive,
     Rank,
     Rule,
+    SameDtype,
+    SameFormat,
     Shape,
 )
+
+_OF_SEVERAL = {
+    Null: "not null",
+    Positive: "every dimension above 0",
+    Dtype: "dtypes as above",
+    SameDtype: "one dtype",
+    Format: "no private format",
+    SameFormat: "one format",
+}
 
 
 @singledispatch
 def in_words(check: Check) -> str:
     """What the check demands. Falls back on the name of its kind."""
-    return type(check).__name__
+    demand = _OF_SEVERAL.get(type(check))
+    if demand is None:
+        return type(check).__name__
+    return f"{', '.join(getattr(check, 'names', ()))}: {demand}"
 
 
 @in_words.register
@@ -30,23 +45,15 @@ def _(check: Handles) -> str:
 
 
 @in_words.register
-def _(check: Null) -> str:
-    return f"{', '.join(check.names)}: not null"
-
-
-@in_words.register
 def _(check: Empty) -> str:
-    return f"{', '.join(check.names)}: not empty"
-
-
-@in_words.register
-def _(check: Positive) -> str:
-    return f"{', '.join(check.names)}: every dimension above 0"
+    nothing = ", or there is nothing to compute" if check.code == "SUCCESS" else ""
+    return f"{', '.join(check.names)}: not empty{nothing}"
 
 
 @in_words.register
 def _(check: AllOrNone) -> str:
-    return f"{', '.join(check.names)}: all or none"
+    null = f"; {check.placeholder} element is as good as null" if check.placeholder == 1 else ""
+    return f"{', '.join(check.names)}: all or none{null}"
 
 
 @in_words.register
@@ -66,15 +73,10 @@ def _(check: Shape) -> str:
 
 
 @in_words.register
-def _(check: Dtype) -> str:
-    return f"{', '.join(check.names)}: dtypes as above"
-
-
-@in_words.register
-def _(check: Format) -> str:
-    return f"{', '.join(check.names)}: no private format"
-
-
-@in_words.register
 def _(check: OneOf) -> str:
     return f"{check.attr}: {' or '.join(map(str, check.values))}"
+
+
+@in_words.register
+def _(check: InRange) -> str:
+    return f"{check.attr}: {check.low}..{check.high}"

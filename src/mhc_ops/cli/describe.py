@@ -7,18 +7,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from ..aclnn import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from ..aclnn.codes import STATUS_BY_NAME
 from ..aclnn.spec import OPERATORS
 from ..aclnn.spec.language import Check, OperatorSpec, Tiling
 from ..errors import ArgumentError
 from .checks_in_words import in_words
 from .operators import fold_operator
 from .output import GOOD, JsonFlag, console, print_json, table
-
-_CODES = {
-    "PARAM_NULLPTR": int(ACLNN_ERR_PARAM_NULLPTR),
-    "PARAM_INVALID": int(ACLNN_ERR_PARAM_INVALID),
-}
 
 
 def describe(
@@ -74,7 +69,8 @@ def _print(out: Console, spec: OperatorSpec) -> None:
     ]
     out.print(table(("tensor", "aclnn", "", "dtype", "shape", ""), tensors))
     sizes = "; ".join(f"{name} = {formula}" for name, formula in spec.symbols.items())
-    out.print(f"with {sizes}; *lead is [B, S] or [T], from {spec.lead[0]}")
+    out.print(f"with {sizes}; *lead is [B, S] or [T], from {spec.lead[0]};")
+    out.print("*t is the whole shape of tensor t, ?t as many unknown dimensions")
     out.print()
     attrs = [
         (a.name, a.acl or "(not in the call)", a.type, str(a.default), a.doc) for a in spec.attrs
@@ -83,7 +79,7 @@ def _print(out: Console, spec: OperatorSpec) -> None:
     out.print()
     out.print(table(("soc", "limits"), spec.limits.items()))
     for socs, checks in _shared(spec.op_api):
-        _print_checks(out, f"First call on {socs}, in this order:", checks, _CODES)
+        _print_checks(out, f"First call on {socs}, in this order:", checks, STATUS_BY_NAME)
     _print_checks(out, "Infershape, GRAPH_FAILED unless:", spec.infershape.checks)
     for name, forms in spec.infershape.outputs.items():
         options = " or ".join(
@@ -91,8 +87,13 @@ def _print(out: Console, spec: OperatorSpec) -> None:
             for form in forms
         )
         out.print(f"  {name} is {options}")
-    for socs, tiling in _shared(spec.tiling):
-        _print_checks(out, f"Tiling on {socs}, GRAPH_FAILED unless, in this order:", tiling.checks)
+    if spec.infershape.note:
+        out.print(f"  {spec.infershape.note}")
+    tilings = [(f"on {socs}", tiling) for socs, tiling in _shared(spec.tiling)]
+    if spec.unnamed_tiling:
+        tilings.append(("of unit tests that name no chip", spec.unnamed_tiling))
+    for where, tiling in tilings:
+        _print_checks(out, f"Tiling {where}, GRAPH_FAILED unless, in this order:", tiling.checks)
         _print_tiling(out, tiling)
 
 
@@ -145,6 +146,9 @@ def _as_json(spec: OperatorSpec) -> dict[str, Any]:
     def listed(checks: Iterable[Check]) -> list[dict[str, Any]]:
         return [{"check": type(c).__name__, "words": in_words(c), **asdict(c)} for c in checks]
 
+    def tiling_as_json(tiling: Tiling) -> dict[str, Any]:
+        return {**asdict(tiling), "checks": listed(tiling.checks)}
+
     return {
         **asdict(spec),
         "op_api": {soc: listed(checks) for soc, checks in spec.op_api.items()},
@@ -152,8 +156,6 @@ def _as_json(spec: OperatorSpec) -> dict[str, Any]:
             **asdict(spec.infershape),
             "checks": listed(spec.infershape.checks),
         },
-        "tiling": {
-            soc: {**asdict(tiling), "checks": listed(tiling.checks)}
-            for soc, tiling in spec.tiling.items()
-        },
+        "tiling": {soc: tiling_as_json(tiling) for soc, tiling in spec.tiling.items()},
+        "unnamed_tiling": spec.unnamed_tiling and tiling_as_json(spec.unnamed_tiling),
     }

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import _native, explain
+from ..aclnn.spec import OPERATORS
 from ..impls import obstacle
 from ..types import Impl
 from ..version import __version__
@@ -58,6 +59,10 @@ def _facts() -> dict[str, Any]:
             if impl is not Impl.AUTO
         ],
         "auto": {device["name"]: _explain(device["name"]) for device in devices},
+        "operators": {
+            spec.name: {"calls": [api.name for api in spec.apis], "socs": list(spec.op_api)}
+            for spec in OPERATORS.values()
+        },
     }
 
 
@@ -84,6 +89,12 @@ def _print(facts: dict[str, Any]) -> None:
         for i in facts["implementations"]
     )
     out.print(table(("impl", "device", "works", "why not"), obstacles))
+    operators = (
+        (name, ", ".join(known["calls"]), ", ".join(known["socs"]))
+        for name, known in facts["operators"].items()
+    )
+    out.print()
+    out.print(table(("operator", "aclnn calls", "chips"), operators))
     for text in facts["auto"].values():
         out.print()
         out.print(text)

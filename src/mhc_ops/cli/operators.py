@@ -1,16 +1,23 @@
-"""The operators that `run` can run: their tensors and attributes, and how to call them."""
+"""The operators that `run` can run: their tensors and attributes, and how to call them.
+
+MhcPre and MhcPreBackward go by the names of the Python functions, the six others by those of the
+operator definitions.
+"""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor
 
 from .. import mhc_pre_backward, mhc_pre_forward
 from ..errors import ArgumentError
+from ..impls import resolve
 from ..tensorfile import Attr
+from ..types import Impl
+from .names import hint, select
+from .published import PUBLISHED, PublishedOperator
 
 _PRE = ("x", "phi", "alpha", "bias")
 _UPSTREAM = ("grad_h_in", "grad_h_post", "grad_h_res")
@@ -41,18 +48,7 @@ class Operator:
 
     def select(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
         """The operator's own inputs, and the names of tensors that belong to its partner."""
-        own = (*self.required, *self.optional)
-        for name in tensors:
-            if name not in _EVERY_TENSOR:
-                raise ArgumentError(
-                    f"{self.name}: unknown tensor {name!r}{_hint(name, own)}; "
-                    f"the inputs are {', '.join(own)}."
-                )
-        missing = [name for name in self.required if name not in tensors]
-        if missing:
-            raise ArgumentError(f"{self.name}: missing {', '.join(missing)} in the input.")
-        inputs = {name: tensors[name] for name in own if name in tensors}
-        return inputs, [name for name in tensors if name not in inputs]
+        return select(self.name, self.required, self.optional, _EVERY_TENSOR, tensors)
 
     def keywords(self, attrs: Mapping[str, Attr]) -> dict[str, Any]:
         """The function's keyword arguments for these attributes."""
@@ -64,7 +60,7 @@ class Operator:
                 words["precision"] = value
             elif name not in self.attributes:
                 raise ArgumentError(
-                    f"{self.name}: unknown attribute {name!r}{_hint(name, self.attributes)}; "
+                    f"{self.name}: unknown attribute {name!r}{hint(name, self.attributes)}; "
                     f"known are {', '.join(self.attributes)}."
                 )
         self._zero_or_one("out_flag", attrs)
@@ -77,6 +73,15 @@ class Operator:
                     f"{words['precision']!r}; give one of them."
                 )
         return words
+
+    def call(self, inputs: Mapping[str, Tensor], keywords: Mapping[str, Any], impl: str) -> Any:
+        """Run the function; missing optional tensors are None."""
+        arguments: dict[str, Any] = dict.fromkeys((*self.required, *self.optional))
+        return self.function(**{**arguments, **inputs}, **keywords, impl=impl)
+
+    def chosen(self, inputs: Mapping[str, Tensor], impl: str) -> Impl:
+        """The implementation that serves these inputs."""
+        return resolve(self.function.__name__, Impl(impl), inputs["x"])
 
     def outputs(self, result: Any, attrs: Mapping[str, Attr]) -> dict[str, Tensor]:
         """The tensors that a call returned, by name, without those that out_flag 0 drops."""
@@ -101,7 +106,7 @@ class Operator:
         return float(value)
 
 
-OPERATORS = {
+OPERATORS: dict[str, Operator | PublishedOperator] = {
     operator.name: operator
     for operator in (
         Operator(
@@ -119,11 +124,12 @@ OPERATORS = {
             ("grad_h_res", "gamma", "grad_x_post"),
             ("hc_eps", "post_eps"),
         ),
+        *PUBLISHED,
     )
 }
 
 
-def find_operator(name: str) -> Operator:
+def find_operator(name: str) -> Operator | PublishedOperator:
     """The operator of that name: MhcPre, mhc_pre and aclnnMhcPre are one."""
     for operator in OPERATORS.values():
         if fold_operator(name) == fold_operator(operator.name):
@@ -134,8 +140,3 @@ def find_operator(name: str) -> Operator:
 def fold_operator(name: str) -> str:
     """A form of an operator's name in which its spellings coincide."""
     return name.replace("_", "").lower().removeprefix("aclnn")
-
-
-def _hint(name: str, known: tuple[str, ...]) -> str:
-    close = get_close_matches(name.lower(), known, 1, 0.75)
-    return f" (did you mean {close[0]}?)" if close else ""

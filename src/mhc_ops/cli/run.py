@@ -2,22 +2,20 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 
 from ..errors import ArgumentError
-from ..impls import resolve
 from ..tensorfile import Attr, TensorSet, check_target, read, write
 from ..tensorfile.tensor_set import attr_of
-from ..types import Impl
-from .operators import Operator, find_operator, fold_operator
+from .operators import find_operator, fold_operator
 from .output import GOOD, JsonFlag, complain, console, dtype_name, print_json, shape_name, table
 
 
 def run(
-    op: Annotated[str, typer.Argument(metavar="OP", help="MhcPre or MhcPreBackward.")],
+    op: Annotated[str, typer.Argument(metavar="OP", help="An operator that `describe` lists.")],
     source: Annotated[
         Path,
         typer.Option("--in", help="Inputs: .safetensors, .npz or a folder with manifest.json."),
@@ -53,13 +51,15 @@ def run(
         complain(f"not inputs of {operator.name}, left alone: {', '.join(unused)}.")
 
     begin = time.perf_counter()
-    result = _call(operator, {k: t.to(where) for k, t in inputs.items()}, keywords, impl)
+    inputs = {name: tensor.to(where) for name, tensor in inputs.items()}
+    with torch.no_grad():
+        result = operator.call(inputs, keywords, impl)
     seconds = time.perf_counter() - begin
     results = operator.outputs(result, attrs)
     kept = {name: value for name, value in attrs.items() if value is not None}
     write(target, TensorSet(results, operator.name, kept))
 
-    chosen = resolve(operator.function.__name__, Impl(impl), inputs["x"].to(where)).value
+    chosen = operator.chosen(inputs, impl).value
     if as_json:
         outputs = {
             name: {"dtype": dtype_name(t), "shape": list(t.shape)} for name, t in results.items()
@@ -95,15 +95,6 @@ def parse_device(name: str) -> torch.device:
     if device.type == "meta":
         raise ArgumentError("device 'meta' holds no values; name one that computes.")
     return device
-
-
-def _call(
-    operator: Operator, inputs: dict[str, torch.Tensor], keywords: dict[str, Any], impl: str
-) -> Any:
-    arguments: dict[str, Any] = dict.fromkeys((*operator.required, *operator.optional))
-    arguments.update(inputs)
-    with torch.no_grad():
-        return operator.function(**arguments, **keywords, impl=impl)
 
 
 def _assignment(text: str) -> tuple[str, Attr]:

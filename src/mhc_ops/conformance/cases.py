@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..aclnn.codes import DTYPE_NAMES, FORMAT_NAMES, STATUS_BY_NAME
+from ..aclnn.host import is_of_type
 from ..aclnn.spec import OPERATORS
 from ..aclnn.validation import Desc
 from ..errors import ArgumentError
@@ -128,11 +129,9 @@ def _check_names(where: str, case: Case) -> None:
             raise CaseFileError(
                 f"{where}: {name!r} is no attribute of {case.op}; they are {names}."
             )
-        kinds = int if attr.type == "int64_t" else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise CaseFileError(
-                f"{where}: attribute {name!r} must be a {attr.type} number, got {_kind(value)}."
-            )
+        if not is_of_type(value, attr.type):
+            kind = "true or false" if attr.type == "bool" else f"a {attr.type} number"
+            raise CaseFileError(f"{where}: attribute {name!r} must be {kind}, got {_kind(value)}.")
         if attr.acl and attr.name not in taken and value != attr.default:
             raise CaseFileError(f"{where}: {case.api} does not take {name!r}.")
 

@@ -17,7 +17,7 @@ from ..aclnn.spec import OPERATORS
 from ..aclnn.tensor import TORCH_DTYPES
 from ..aclnn.validation import Desc
 from .cases import Case, CaseFileError
-from .truth import mhc_pre
+from .truth import saved_by_forward
 
 _DTYPES = {DTYPE_NAMES[number]: dtype for number, dtype in TORCH_DTYPES.items()}
 _FP16_MAX = 65504.0
@@ -40,19 +40,20 @@ def draw_inputs(case: Case, attrs: Mapping[str, float]) -> dict[str, Tensor | No
     names = {spec.name: spec for spec in table.tensors if spec.kind == "input"}
     given = {spec.name: case.inputs[name] for name in case.inputs if (spec := table.tensor(name))}
     drawn: dict[str, Tensor | None] = dict.fromkeys(names)
-    saved: list[str] = []
+    by_forward: list[str] = []
     for name, spec in names.items():
         desc = given.get(name)
         if desc is None:
             continue
         wanted = next((ranges[s] for s in spec.spellings if s in ranges), None)
         if _from_forward(case.op, name, wanted):
-            saved.append(name)
+            by_forward.append(name)
             continue
         drawn[name] = _draw(case, spec.acl, desc, "randn" if wanted is None else wanted, generator)
-    if saved:
-        bias_range = ranges.get("bias", "0.1*randn")
-        drawn.update(_saved_by_forward(case, given, drawn, saved, bias_range, attrs, generator))
+    if by_forward:
+        forward = _forward(case, given, drawn, ranges.get("bias", "0.1*randn"), attrs, generator)
+        for name in by_forward:
+            drawn[name] = _saved(case, name, given[name], forward, generator)
     return drawn
 
 
@@ -69,11 +70,16 @@ def _ranges(case: Case) -> dict[str, Any]:
     }
 
 
-_SAVED = ("inv_rms", "h_mix", "h_pre", "h_post")
+_SAVED = {
+    "MhcPreBackward": ("inv_rms", "h_mix", "h_pre", "h_post"),
+    "MhcSinkhornBackward": ("norm", "sum"),
+    "MhcPreSinkhornBackward": ("h_pre", "hc_before_norm", "inv_rms", "sum_out", "norm_out"),
+}
+"""Inputs of a backward that its forward wrote."""
 
 
 def _from_forward(op: str, name: str, wanted: Any) -> bool:
-    if op != "MhcPreBackward" or name not in _SAVED:
+    if name not in _SAVED.get(op, ()):
         return False
     return wanted is None or (isinstance(wanted, str) and "forward" in wanted)
 
@@ -114,33 +120,41 @@ def _is_numbers(wanted: Any) -> bool:
     )
 
 
-def _saved_by_forward(
+def _forward(
     case: Case,
     given: Mapping[str, Desc | None],
     drawn: Mapping[str, Tensor | None],
-    names: list[str],
     bias_range: Any,
     attrs: Mapping[str, float],
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """What a forward run on the same x, phi, alpha, gamma and a drawn bias would have saved.
+    """What a forward on the same inputs, and drawn ones for those it alone has, would have saved.
 
-    A tensor whose shape in the case is not what a forward saves, in a case about that, is drawn.
+    Empty where the shapes fit no forward.
     """
-    forward: dict[str, Tensor] = {}
-    phi = given.get("phi")
-    if phi is not None:
-        bias = _draw(case, "bias", Desc("FLOAT", phi.shape[:1]), bias_range, generator)
-        tensors = {name: drawn[name] for name in ("x", "phi", "alpha", "gamma")} | {"bias": bias}
-        wide = {name: None if t is None else t.double() for name, t in tensors.items()}
-        with suppress(RuntimeError, IndexError, AssertionError):  # shapes that fit no forward
-            forward = mhc_pre(wide, {"norm_eps": 1e-6, **attrs})
-    saved: dict[str, Tensor] = {}
-    for name in names:
-        desc = given[name]
-        assert desc is not None
-        if name in forward and forward[name].shape == desc.shape:
-            saved[name] = forward[name].to(torch_dtype(case, name, desc))
-        else:
-            saved[name] = _draw(case, name, desc, "randn", generator)
-    return saved
+    more: dict[str, Tensor | None] = {}
+    if case.op == "MhcSinkhornBackward":
+        grad = given.get("grad_y")
+        more["h_res"] = _draw(case, "x", grad, "randn", generator) if grad else None
+    elif given.get("phi") and drawn.get("bias") is None:
+        phi = given["phi"]
+        assert phi is not None
+        rows = Desc("FLOAT", phi.shape[:1])
+        more["bias"] = _draw(case, "bias", rows, bias_range, generator)
+    with suppress(RuntimeError, IndexError, AssertionError, ZeroDivisionError):
+        return saved_by_forward(case.op, {**drawn, **more}, attrs, given)
+    return {}
+
+
+def _saved(
+    case: Case,
+    name: str,
+    desc: Desc | None,
+    forward: Mapping[str, Tensor],
+    generator: torch.Generator,
+) -> Tensor:
+    """A saved tensor; drawn where its shape, in a case about that, is not what a forward saves."""
+    assert desc is not None
+    if name in forward and forward[name].shape == desc.shape:
+        return forward[name].to(torch_dtype(case, name, desc))
+    return _draw(case, name, desc, "randn", generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 from .. import aclnn
 from ..aclnn.host import attributes
 from ..aclnn.spec.language import OperatorSpec, TensorSpec
+from ..testing.budgets import round_to, rounding_budget, unit_roundoff
 from .cases import Case, CaseFileError
-from .criteria import judge, published_tolerance
+from .criteria import Tolerance, judge, published_tolerance
 from .draws import NUMBER, draw_inputs, torch_dtype
 from .layers import Finding, api_of, first_phase, status_problem
 from .truth import TRUTHS
@@ -22,6 +24,7 @@ Outputs = dict[str, Tensor]
 
 
 def st(case: Case, table: OperatorSpec) -> Finding:
+    case, slips = _without_slips(case)
     attrs = attributes(table, case.attrs)
     inputs = draw_inputs(case, attrs)
     outputs = _unwritten_outputs(case, table)
@@ -34,7 +37,23 @@ def st(case: Case, table: OperatorSpec) -> Finding:
     problem = status_problem(case, status, aclnn.aclGetRecentErrMsg() if status else "")
     if problem or status != aclnn.ACLNN_SUCCESS:
         return Finding(problem)
-    return _judge_outputs(case, table, inputs, outputs, attrs)
+    finding = _judge_outputs(case, table, inputs, outputs, attrs)
+    return replace(finding, unasserted=(*slips, *finding.unasserted))
+
+
+def _without_slips(case: Case) -> tuple[Case, tuple[str, ...]]:
+    """The case as meant, and what in it is not taken as written.
+
+    A published framework test of MhcPostBackward gives gradOutput without the stream axis and
+    expects success; the other tests of its file require the shape of x.
+    """
+    grad_y, x = case.inputs.get("gradOutput"), case.inputs.get("x")
+    if case.op != "MhcPostBackward" or case.expect != "SUCCESS" or not grad_y or not x:
+        return case, ()
+    if grad_y.shape != (*x.shape[:-2], *x.shape[-1:]):
+        return case, ()
+    inputs = {**case.inputs, "gradOutput": grad_y._replace(shape=x.shape)}
+    return replace(case, inputs=inputs), ("shape of gradOutput, read as that of x",)
 
 
 def _unwritten_outputs(case: Case, table: OperatorSpec) -> Outputs:
@@ -53,19 +72,18 @@ def _judge_outputs(
     case: Case, table: OperatorSpec, inputs: Inputs, outputs: Outputs, attrs: dict[str, Any]
 ) -> Finding:
     expected = dict(case.expect_outputs)
-    stated = expected.pop("tolerance", None) or {}
+    by_output = expected.pop("tolerance", None) or {}
     listed = expected.pop("checked_outputs", None) or ()
-    if not isinstance(stated, dict) or not isinstance(listed, (list, tuple)):
+    if not isinstance(by_output, dict) or not isinstance(listed, (list, tuple)):
         raise CaseFileError(f"{case.name}: tolerance must be an object and checked_outputs a list.")
     tolerances = {
         _output(case, table, key).name: _tolerance(case, key, value, outputs)
-        for key, value in stated.items()
+        for key, value in by_output.items()
     }
     checked = listed or (*tolerances, *outputs)
     zeros = expected.pop("gradGamma_without_gamma", None)
 
-    wide = {name: None if t is None else t.double() for name, t in inputs.items()}
-    truth = TRUTHS[case.op](wide, attrs)
+    truth = TRUTHS[case.op](inputs, attrs)
     problems: list[str] = []
     for name in dict.fromkeys(_output(case, table, key).name for key in checked):
         if name not in outputs:
@@ -73,13 +91,14 @@ def _judge_outputs(
         elif name in truth and not truth[name].isfinite().all():
             problems.append(f"bad case: the float64 truth of {name} is not finite")
         elif name in truth:
-            tolerance = tolerances.get(name, published_tolerance(case.op, name))
+            criterion = "pre-sinkhorn" if case.op == "MhcPreSinkhorn" else "framework"
+            stated = tolerances.get(name, published_tolerance(case.op, name))
             verdict = judge(
                 outputs[name],
-                truth[name],
-                "framework",
+                _overflowing(truth[name], outputs[name].dtype),
+                criterion,
                 name=name,
-                tolerance=tolerance,
+                tolerance=_attainable(case, name, stated, outputs[name], inputs, truth[name]),
                 same_dtype=False,
             )
             if not verdict:
@@ -87,6 +106,39 @@ def _judge_outputs(
     if zeros == "all zeros" and inputs.get("gamma") is None and outputs["grad_gamma"].any():
         problems.append("grad_gamma is not all zeros without gamma")
     return Finding("; ".join(problems), tuple(expected))
+
+
+def _overflowing(truth: Tensor, dtype: torch.dtype) -> Tensor:
+    """The truth with infinities where it is beyond the output's dtype: no result saturates."""
+    rounded = round_to(truth, dtype)
+    return torch.where(rounded.isinf(), rounded.double(), truth)
+
+
+def _attainable(
+    case: Case,
+    name: str,
+    stated: float | None,
+    got: Tensor,
+    inputs: Inputs,
+    truth: Tensor,
+) -> Tolerance:
+    """Absolute and relative tolerance: what is stated, but no less than FP32 can attain.
+
+    The published tests compare with results of the same dtype, so some state 1e-4 for BF16, which
+    one rounding exceeds: the relative part is at least that rounding. And they draw x of
+    MhcPreSinkhorn up to 1e5: sums of n*D products reach 1e5 and cancel, and where little is left no
+    FP32 accumulation is within 1e-4: the absolute part is at least what adding them costs.
+    """
+    own = 1e-3 if got.dtype is torch.float16 else 1e-4
+    tolerance = own if stated is None else stated
+    absolute = relative = tolerance
+    if got.dtype in (torch.float16, torch.bfloat16):
+        relative = max(relative, unit_roundoff(got.dtype))
+    phi = inputs.get("phi")
+    if case.op == "MhcPreSinkhorn" and name == "hc_before_norm" and phi is not None:
+        cost = rounding_budget(got.dtype, phi.shape[1]) * float(truth.abs().max())
+        absolute = max(absolute, cost)
+    return absolute, relative
 
 
 def _output(case: Case, table: OperatorSpec, key: str) -> TensorSpec:

@@ -8,7 +8,10 @@ A formula is a Python expression made of integers, symbols (`n`, `D`), + - * // 
     min, max
     rank(t)          number of dimensions of tensor t
     dim(t, i)        its i-th dimension, negative i from the end
+    size(t)          its number of elements
     given(t)         1 if tensor t is not null, else 0
+    unknown_rank(t)  1 if t is given and its rank is unknown ([-2]), else 0
+    unknown_dim(t)   1 if t is given and one of its dimensions is unknown (-1), else 0
 Text rather than code, so that a generator for another language can read the same tables.
 """
 
@@ -50,7 +53,13 @@ class Values(Protocol):
 
     def dim(self, tensor: str, index: int) -> int: ...
 
+    def size(self, tensor: str) -> int: ...
+
     def given(self, tensor: str) -> bool: ...
+
+    def unknown_rank(self, tensor: str) -> bool: ...
+
+    def unknown_dim(self, tensor: str) -> bool: ...
 
 
 def _fact(n: int) -> int:
@@ -64,6 +73,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "min": min,
     "max": max,
 }
+_OF_A_TENSOR = ("rank", "size", "given", "unknown_rank", "unknown_dim")
 
 
 @cache
@@ -84,7 +94,7 @@ def symbols(text: str) -> list[str]:
         if isinstance(node, ast.Call):
             assert isinstance(node.func, ast.Name)
             hidden.add(id(node.func))
-            if node.func.id in ("rank", "dim", "given"):
+            if node.func.id in (*_OF_A_TENSOR, "dim"):
                 hidden.add(id(node.args[0]))
         elif isinstance(node, ast.Name) and id(node) not in hidden and node.id not in found:
             found.append(node.id)
@@ -131,10 +141,8 @@ def _call(node: ast.Call, values: Values) -> int:
         return _FUNCTIONS[name](*(_value(item, values) for item in node.args))
     tensor = node.args[0]
     assert isinstance(tensor, ast.Name)
-    if name == "rank":
-        return values.rank(tensor.id)
-    if name == "given":
-        return int(values.given(tensor.id))
+    if name in _OF_A_TENSOR:
+        return int(getattr(values, name)(tensor.id))
     if name == "dim":
         return values.dim(tensor.id, int(_value(node.args[1], values)))
     raise ValueError(f"unknown function {name!r} in the table language")

@@ -1,7 +1,8 @@
 """What an operator's table is made of. Data alone: nothing here knows torch or the rest of mhc_ops.
 
 Formulas, conditions and dimensions are texts in the language of `expression.py`. A shape is its
-dimensions separated by blanks; `*lead` stands for the leading dimensions, [B, S] or [T].
+dimensions separated by blanks; `*lead` stands for the leading dimensions, [B, S] or [T], `*t` for
+all dimensions of tensor t, and `?t` for as many unknown ones. Integer attributes are symbols too.
 Tensors, attributes and outputs go by their snake case names from the operator definition.
 """
 
@@ -41,9 +42,14 @@ class AttrSpec:
 
     name: str
     acl: str
-    type: str  # "double", "float" or "int64_t", as in the C prototype
+    type: str  # "double", "float", "int64_t" or "bool", as in the C prototype
     default: float | int
     doc: str
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every name under which public documents and tests know the attribute."""
+        return (self.name, self.acl, re.sub("(?=[A-Z])", "_", self.acl).lower())
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,11 @@ class ApiSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One step of a validation; `when` is the condition under which it applies."""
+    """One step of a validation; `when` is the condition under which it applies.
+
+    The first one that fails ends the validation with its code. SUCCESS is a code too: the call is
+    good, needs no workspace, and its second phase has nothing to do and writes nothing.
+    """
 
     when: str = ""
     note: str = ""  # where the sources disagree: what we follow and why
@@ -91,9 +101,10 @@ class Positive(Check):
 
 @dataclass(frozen=True)
 class AllOrNone(Check):
-    """These optional tensors are all given or all null."""
+    """These optional tensors are all given or all null; `placeholder` elements count as null."""
 
     names: tuple[str, ...]
+    placeholder: int = -1
 
 
 @dataclass(frozen=True)
@@ -128,8 +139,22 @@ class Dtype(Check):
 
 
 @dataclass(frozen=True)
+class SameDtype(Check):
+    """These tensors, where given, have one dtype."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Format(Check):
     """These tensors, where given, have no private format."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SameFormat(Check):
+    """These tensors, where given, have one format."""
 
     names: tuple[str, ...]
 
@@ -140,6 +165,15 @@ class OneOf(Check):
 
     attr: str
     values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InRange(Check):
+    """The attribute is neither below `low` nor above `high`."""
+
+    attr: str
+    low: int
+    high: int
 
 
 @dataclass(frozen=True)
@@ -186,6 +220,7 @@ class OperatorSpec:
     op_api    by SoC, the checks of the first call in order; a SoC that is missing is unregistered
     tiling    by SoC
     unnamed_soc  by layer, the rules that a published unit test means when it names no SoC
+    unnamed_tiling  those rules of tiling where they are no chip's
     """
 
     name: str
@@ -200,14 +235,15 @@ class OperatorSpec:
     tiling: Mapping[str, Tiling]
     limits: Mapping[str, str]
     unnamed_soc: Mapping[str, str] = field(default_factory=dict)
+    unnamed_tiling: Tiling | None = None
 
     def tensor(self, name: str) -> TensorSpec | None:
         """The tensor of that name in any spelling."""
         return next((t for t in self.tensors if name in t.spellings), None)
 
     def attr(self, name: str) -> AttrSpec | None:
-        """The attribute of that name in either spelling."""
-        return next((a for a in self.attrs if name in (a.name, a.acl)), None)
+        """The attribute of that name in any spelling."""
+        return next((a for a in self.attrs if name and name in a.spellings), None)
 
     def api(self, name: str) -> ApiSpec | None:
         return next((a for a in self.apis if a.name == name), None)

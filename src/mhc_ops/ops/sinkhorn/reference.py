@@ -15,16 +15,19 @@ from ..common.numerics import ordered_sum
 from .checks import SinkhornNumbers
 
 
-class _Step(NamedTuple):
-    """One normalisation: h after it, along which dimension, and where its sum was above a clamp."""
+class Step(NamedTuple):
+    """One normalisation: h after it, along which dimension, what it divided by, and where that was
+    not a clamp.
+    """
 
     h: Tensor
     dim: int
-    free: Tensor | None
+    divisor: Tensor
+    free: Tensor | None = None
 
 
 def forward(logits: Tensor, numbers: SinkhornNumbers, return_defect: bool = False) -> Sinkhorn:
-    _, steps = _iterates(_oriented(logits, numbers), numbers)
+    _, steps = iterate(_oriented(logits, numbers), numbers)
     h_res = _oriented(steps[-1].h, numbers).contiguous()
     if not return_defect:
         return Sinkhorn(h_res, None, None)
@@ -32,10 +35,10 @@ def forward(logits: Tensor, numbers: SinkhornNumbers, return_defect: bool = Fals
 
 
 def backward(logits: Tensor, grad_h_res: Tensor, numbers: SinkhornNumbers) -> Tensor:
-    weights, steps = _iterates(_oriented(logits, numbers), numbers)
+    weights, steps = iterate(_oriented(logits, numbers), numbers)
     # y is the gradient of log h, from the last step to the first.
     y = _oriented(grad_h_res, numbers) * steps[-1].h
-    for h, dim, free in reversed(steps[1:]):
+    for h, dim, _, free in reversed(steps[1:]):
         total = ordered_sum(y, dim)
         if free is not None:
             total = torch.where(free, total, 0)
@@ -51,12 +54,13 @@ def defect(h_res: Tensor, dim: int) -> Tensor:
     return (ordered_sum(h_res, dim) - 1).abs().amax((-1, -2))
 
 
-def _iterates(z: Tensor, numbers: SinkhornNumbers) -> tuple[Tensor, Sequence[_Step]]:
+def iterate(z: Tensor, numbers: SinkhornNumbers) -> tuple[Tensor, Sequence[Step]]:
     """The softmax of z / temperature, and all steps: its start, columns, (rows, columns), .."""
     top = z.detach().amax(-1, keepdim=True)  # any shift leaves the softmax as it is
     e = ((z - top) / numbers.temperature).exp()
-    weights = e / ordered_sum(e, -1)
-    steps = [_Step(weights + numbers.eps if _added(numbers) else weights, -1, None)]
+    total = ordered_sum(e, -1)
+    weights = e / total
+    steps = [Step(weights + numbers.eps if _added(numbers) else weights, -1, total)]
     divide = _DIVIDE[numbers.eps_mode]
     for i in range(1, 2 * numbers.num_iters):
         dim = -2 if i % 2 else -1
@@ -64,17 +68,20 @@ def _iterates(z: Tensor, numbers: SinkhornNumbers) -> tuple[Tensor, Sequence[_St
     return weights, steps
 
 
-def _divide_added(h: Tensor, dim: int, eps: float) -> _Step:
-    return _Step(h / (ordered_sum(h, dim) + eps), dim, None)
+def _divide_added(h: Tensor, dim: int, eps: float) -> Step:
+    divisor = ordered_sum(h, dim) + eps
+    return Step(h / divisor, dim, divisor)
 
 
-def _divide_clamped(h: Tensor, dim: int, eps: float) -> _Step:
+def _divide_clamped(h: Tensor, dim: int, eps: float) -> Step:
     total = ordered_sum(h, dim)
-    return _Step(h / total.clamp(min=eps), dim, total >= eps)
+    divisor = total.clamp(min=eps)
+    return Step(h / divisor, dim, divisor, total >= eps)
 
 
-def _divide(h: Tensor, dim: int, eps: float) -> _Step:
-    return _Step(h / ordered_sum(h, dim), dim, None)
+def _divide(h: Tensor, dim: int, eps: float) -> Step:
+    divisor = ordered_sum(h, dim)
+    return Step(h / divisor, dim, divisor)
 
 
 _DIVIDE: dict[str, Callable[[Tensor, int, float], Any]] = {
