@@ -50,6 +50,7 @@ def convert_checkpoint(
     source: str | Layout | None = None,
     target: str | Layout,
     convention: Convention | None = None,
+    numbers: Mapping[str, Any] | None = None,
     gamma: str = "keep",
     rename: Sequence[tuple[str, str]] = (),
     accept_mismatch: bool = False,
@@ -70,6 +71,7 @@ def convert_checkpoint(
         source, target: names in LAYOUTS. source may be None where mhc_ops wrote the checkpoint.
         convention: the numbers the parameters were trained with; by default those written beside
             the source, else the source library's own.
+        numbers: fields of that convention which are other here, such as {"num_iters": 10}.
         gamma: "keep"; or "fold" it into phi (each product rounded once; there is no way back).
         rename: (pattern, replacement) pairs of re.sub, for the prefixes of hyper-connections.
         accept_mismatch: convert although the target's library computes some numbers in its own way;
@@ -87,6 +89,7 @@ def convert_checkpoint(
     """
     options = Options(
         convention=convention,
+        numbers=numbers or {},
         gamma=gamma,
         rename=tuple(rename),
         accept_mismatch=accept_mismatch,

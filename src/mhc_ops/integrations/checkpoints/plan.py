@@ -1,16 +1,16 @@
 """What a conversion will do, found from names, dtypes and shapes alone."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ...convention import Convention
 from ...errors import ArgumentError
-from .conventions import Stored, conflicts, followed
-from .layouts import Layout, find_layout
+from .conventions import Stored, conflicts, followed, with_fields
+from .layouts import LAYOUTS, Layout, find_layout
 from .parameters import (
     Parameters,
     check_form,
@@ -28,6 +28,7 @@ class Options:
     """Choices of a conversion; convert_checkpoint's docstring says what they mean."""
 
     convention: Convention | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
     gamma: str = "keep"
     rename: Sequence[tuple[str, str]] = ()
     accept_mismatch: bool = False
@@ -107,14 +108,17 @@ def make_plan(
         )
     sites = find_sites(here, described)
     if not sites:
+        fitting = [layout.name for layout in LAYOUTS.values() if _fits(layout, described)]
+        hint = f"; the names fit the layouts {' and '.join(fitting)}" if fitting else ""
         raise ArgumentError(
             f"no hyper-connection in the layout {here.name} was found; one would be named "
-            f"{', '.join(example_names(here))}."
+            f"{', '.join(example_names(here))}{hint}."
         )
     shapes = [_read(here, site, described) for site in sites]
     form, residual = _form(here, sites, shapes)
     own = here.forms[form]
-    trained = options.convention or (own.convention if stored is None else stored.convention)
+    known = options.convention or (own.convention if stored is None else stored.convention)
+    trained = with_fields(known, options.numbers)
     against = conflicts(own, residual, trained)
     if against:
         listed = ", ".join(f"{name} {value}" for name, value in against.items())
@@ -158,6 +162,13 @@ def _source(source: str | Layout | None, stored: Stored | None) -> Layout:
             f"{stored.layout} or none."
         )
     return found
+
+
+def _fits(layout: Layout, names: Iterable[str]) -> bool:
+    try:
+        return bool(find_sites(layout, names))
+    except ArgumentError:
+        return False
 
 
 def _read(layout: Layout, site: Site, described: Mapping[str, Tensor]) -> Parameters:

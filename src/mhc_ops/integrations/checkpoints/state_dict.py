@@ -1,7 +1,7 @@
 """Converting parameters that are in memory."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ def convert_state_dict(
     source: str | Layout,
     target: str | Layout,
     convention: Convention | None = None,
+    numbers: Mapping[str, Any] | None = None,
     gamma: str = "keep",
     rename: Sequence[tuple[str, str]] = (),
     accept_mismatch: bool = False,
@@ -47,6 +48,7 @@ def convert_state_dict(
     """
     options = Options(
         convention=convention,
+        numbers=numbers or {},
         gamma=gamma,
         rename=rename,
         accept_mismatch=accept_mismatch,
