@@ -13,34 +13,53 @@ from torch import Tensor
 Tensors = dict[str, Tensor]
 Sublayer = Callable[[Tensor], Tensor]
 N, D = 4, 6
-F = 2 * N + N * N
 
 
 class Library(NamedTuple):
-    """step: x [T, N, D], tensors, sublayer -> (x after the sublayer, h_in). shapes: of tensors."""
+    """step: x [T, N, D], tensors, sublayer -> (x after the sublayer, h_in). axes: of tensors."""
 
     step: Callable[[Tensor, Tensors, Sublayer], tuple[Tensor, Tensor]]
-    shapes: dict[str, tuple[int, ...]]
+    axes: dict[str, str]
+
+    def shapes(self, n: int = N, d: int = D) -> dict[str, tuple[int, ...]]:
+        sizes = {
+            "F": 2 * n + n * n,
+            "2n": 2 * n,
+            "nD": n * d,
+            "n": n,
+            "D": d,
+            "1": 1,
+            "3": 3,
+            "2": 2,
+        }
+        return {k: tuple(sizes[axis] for axis in axes.split()) for k, axes in self.axes.items()}
 
 
 def v4(
-    x: Tensor, t: Tensors, sublayer: Sublayer, post_scale=2.0, iters=20, eps=1e-6, outside=False
+    x: Tensor,
+    t: Tensors,
+    sublayer: Sublayer,
+    post_scale=2.0,
+    iters=20,
+    eps=1e-6,
+    norm_eps=1e-6,
+    outside=False,
 ):
     """DeepSeek-V4, and what differs from it by numbers alone: fn, scale, base; [in, out]."""
-    flat = x.flatten(1)
+    n, flat = x.shape[1], x.flatten(1)
     square = flat.square().mean(-1, keepdim=True)
-    inv_rms = 1 / (square.sqrt() + 1e-6) if outside else (square + 1e-6).rsqrt()
+    inv_rms = 1 / (square.sqrt() + norm_eps) if outside else (square + norm_eps).rsqrt()
     m = (flat @ t["fn"].T) * inv_rms
-    pre = (m[:, :N] * t["scale"][0] + t["base"][:N]).sigmoid() + eps
-    post = post_scale * (m[:, N : 2 * N] * t["scale"][1] + t["base"][N : 2 * N]).sigmoid()
-    comb = (m[:, 2 * N :] * t["scale"][2] + t["base"][2 * N :]).reshape(-1, N, N)
+    pre = (m[:, :n] * t["scale"][0] + t["base"][:n]).sigmoid() + eps
+    post = post_scale * (m[:, n : 2 * n] * t["scale"][1] + t["base"][n : 2 * n]).sigmoid()
+    comb = (m[:, 2 * n :] * t["scale"][2] + t["base"][2 * n :]).reshape(-1, n, n)
     comb = comb.softmax(-1) + eps
     comb = comb / (comb.sum(-2, keepdim=True) + eps)
     for _ in range(iters - 1):
         comb = comb / (comb.sum(-1, keepdim=True) + eps)
         comb = comb / (comb.sum(-2, keepdim=True) + eps)
     h_in = (pre[:, :, None] * x).sum(1)
-    mixed = sum(comb[:, i, :, None] * x[:, i, None, :] for i in range(N))
+    mixed = sum(comb[:, i, :, None] * x[:, i, None, :] for i in range(n))
     return mixed + post[:, :, None] * sublayer(h_in)[:, None], h_in
 
 
@@ -48,8 +67,9 @@ def deepseek(x, t, sublayer):
     return v4(x, {k.removeprefix("hc_attn_"): v for k, v in t.items()}, sublayer)
 
 
-def transformers(x, t, sublayer):
-    return v4(x, {k.removeprefix("attn_hc."): v for k, v in t.items()}, sublayer)
+def transformers(x, t, sublayer, norm_eps=1e-6):
+    own = {k.removeprefix("attn_hc."): v for k, v in t.items()}
+    return v4(x, own, sublayer, norm_eps=norm_eps)
 
 
 def cann(x, t, sublayer):
@@ -71,11 +91,11 @@ def megatron_dev(x, t, sublayer):
 
 def megatron_main(x, t, sublayer):
     """No gate eps; the matrix is [out, in], starts over in, and divides by max(sum, 1e-6)."""
-    flat, bias = x.flatten(1), t["bias"]
+    n, flat, bias = x.shape[1], x.flatten(1), t["bias"]
     m = (flat @ t["mapping_proj.weight"].T) / (flat.square().mean(-1, keepdim=True).sqrt() + 1e-6)
-    pre = (t["alpha_pre"] * m[:, :N] + bias[:N]).sigmoid()
-    post = 2 * (t["alpha_post"] * m[:, N : 2 * N] + bias[N : 2 * N]).sigmoid()
-    h = (t["alpha_res"] * m[:, 2 * N :] + bias[2 * N :]).reshape(-1, N, N)
+    pre = (t["alpha_pre"] * m[:, :n] + bias[:n]).sigmoid()
+    post = 2 * (t["alpha_post"] * m[:, n : 2 * n] + bias[n : 2 * n]).sigmoid()
+    h = (t["alpha_res"] * m[:, 2 * n :] + bias[2 * n :]).reshape(-1, n, n)
     h = (h - h.detach().amax(-1, keepdim=True)).exp()
     for _ in range(20):
         h = h / h.sum(-1, keepdim=True).clamp(min=1e-6)
@@ -86,14 +106,14 @@ def megatron_main(x, t, sublayer):
 
 def transformer_engine(x, t, sublayer):
     """The state is [T, D, n]; no eps but the one of the norm."""
-    state = x.transpose(1, 2).contiguous()
+    n, state = x.shape[1], x.transpose(1, 2).contiguous()
     flat = state.flatten(1)
     inv_rms = (flat.square().mean(-1, keepdim=True) + 2.0**-23).rsqrt()
     m = ((flat * t["norm_weight"]) @ t["phi"].T) * inv_rms
     beta = t["beta"][0]
-    pre = (t["alpha"][0] * m[:, :N] + beta[:N]).sigmoid()
-    post = 2 * (t["alpha"][1] * m[:, N : 2 * N] + beta[N : 2 * N]).sigmoid()
-    h = (t["alpha"][2] * m[:, 2 * N :] + beta[2 * N :]).reshape(-1, N, N).softmax(-1)
+    pre = (t["alpha"][0] * m[:, :n] + beta[:n]).sigmoid()
+    post = 2 * (t["alpha"][1] * m[:, n : 2 * n] + beta[n : 2 * n]).sigmoid()
+    h = (t["alpha"][2] * m[:, 2 * n :] + beta[2 * n :]).reshape(-1, n, n).softmax(-1)
     h = h / h.sum(-2, keepdim=True)
     for _ in range(19):
         h = h / h.sum(-1, keepdim=True)
@@ -105,11 +125,11 @@ def transformer_engine(x, t, sublayer):
 
 def liger(x, t, sublayer):
     """phi is [n*D, F]; the matrix is [out, in] and starts with a softmax over in."""
-    flat, b, eps = x.flatten(1), t["b"], 1e-6
+    n, flat, b, eps = x.shape[1], x.flatten(1), t["b"], 1e-6
     m = (flat @ t["phi"]) * (flat.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-    pre = (m[:, :N] * t["alpha_pre"] + b[:N]).sigmoid()
-    post = 2 * (m[:, N : 2 * N] * t["alpha_post"] + b[N : 2 * N]).sigmoid()
-    h = (m[:, 2 * N :] * t["alpha_res"] + b[2 * N :]).reshape(-1, N, N).softmax(-1) + eps
+    pre = (m[:, :n] * t["alpha_pre"] + b[:n]).sigmoid()
+    post = 2 * (m[:, n : 2 * n] * t["alpha_post"] + b[n : 2 * n]).sigmoid()
+    h = (m[:, 2 * n :] * t["alpha_res"] + b[2 * n :]).reshape(-1, n, n).softmax(-1) + eps
     h = h / (h.sum(-2, keepdim=True) + eps)
     for _ in range(19):
         h = h / (h.sum(-1, keepdim=True) + eps)
@@ -118,64 +138,64 @@ def liger(x, t, sublayer):
     return torch.bmm(h, x) + post[:, :, None] * sublayer(h_in)[:, None], h_in
 
 
-def hy_v4(x, t, sublayer):
+def hy_v4(x, t, sublayer, norm_eps=1e-6, magnitude=2.0):
     """No residual matrix; eps is added to both gates."""
-    flat = x.flatten(1)
-    m = (flat @ t["hc_attn_layer.hc_fn"].T) * (flat.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-    scale, base = t["hc_attn_layer.hc_scale"], t["hc_attn_layer.hc_base"]
-    pre = (m[:, :N] * scale[0] + base[:N]).sigmoid() + 1e-6
-    post = 2 * (m[:, N:] * scale[1] + base[N:]).sigmoid() + 1e-6
+    fn, scale, base = (t[f"hc_attn_layer.hc_{name}"] for name in ("fn", "scale", "base"))
+    n, flat = x.shape[1], x.flatten(1)
+    m = (flat @ fn.T) * (flat.square().mean(-1, keepdim=True) + norm_eps).rsqrt()
+    pre = (m[:, :n] * scale[0] + base[:n]).sigmoid() + 1e-6
+    post = magnitude * (m[:, n:] * scale[1] + base[n:]).sigmoid() + 1e-6
     h_in = (pre[:, :, None] * x).sum(1)
     return x + post[:, :, None] * sublayer(h_in)[:, None], h_in
 
 
-_SCALARS = {"alpha_pre": (1,), "alpha_post": (1,), "alpha_res": (1,)}
-_MEGATRON = {"mapping_proj.weight": (F, N * D), "bias": (F,), **_SCALARS}
+_SCALARS = {"alpha_pre": "1", "alpha_post": "1", "alpha_res": "1"}
+_MEGATRON = {"mapping_proj.weight": "F nD", "bias": "F", **_SCALARS}
 
 LIBRARIES = {
     "deepseek": Library(
-        deepseek, {"hc_attn_fn": (F, N * D), "hc_attn_scale": (3,), "hc_attn_base": (F,)}
+        deepseek, {"hc_attn_fn": "F nD", "hc_attn_scale": "3", "hc_attn_base": "F"}
     ),
     "transformers": Library(
-        transformers, {"attn_hc.fn": (F, N * D), "attn_hc.scale": (3,), "attn_hc.base": (F,)}
+        transformers, {"attn_hc.fn": "F nD", "attn_hc.scale": "3", "attn_hc.base": "F"}
     ),
-    "cann": Library(cann, {"phi": (F, N * D), "alpha": (3,), "bias": (F,), "gamma": (N, D)}),
+    "cann": Library(cann, {"phi": "F nD", "alpha": "3", "bias": "F", "gamma": "n D"}),
     "tilekernels": Library(
         tilekernels,
-        {"mhc_fn": (F, N * D), "scale": (3,), "base": (F,), "norm_weight": (N * D,)},
+        {"mhc_fn": "F nD", "scale": "3", "base": "F", "norm_weight": "nD"},
     ),
     "megatron_dev": Library(megatron_dev, _MEGATRON),
     "megatron_main": Library(megatron_main, _MEGATRON),
     "transformer_engine": Library(
         transformer_engine,
-        {"phi": (F, D * N), "alpha": (3,), "beta": (1, F), "norm_weight": (D * N,)},
+        {"phi": "F nD", "alpha": "3", "beta": "1 F", "norm_weight": "nD"},
     ),
     "liger": Library(
         liger,
-        {"phi": (N * D, F), "b": (F,), "alpha_pre": (), "alpha_post": (), "alpha_res": ()},
+        {"phi": "nD F", "b": "F", "alpha_pre": "", "alpha_post": "", "alpha_res": ""},
     ),
     "hy_v4": Library(
         hy_v4,
         {
-            "hc_attn_layer.hc_fn": (2 * N, N * D),
-            "hc_attn_layer.hc_scale": (2,),
-            "hc_attn_layer.hc_base": (2 * N,),
+            "hc_attn_layer.hc_fn": "2n nD",
+            "hc_attn_layer.hc_scale": "2",
+            "hc_attn_layer.hc_base": "2n",
         },
     ),
 }
 
 
-def draw(library: Library, std: float, seed: int = 0, dtype=torch.float64) -> Tensors:
+def draw(library: Library, std: float, seed: int = 0, dtype=torch.float64, n=N, d=D) -> Tensors:
     """Tensors of one layer whose logits have about this standard deviation."""
     generator = torch.Generator().manual_seed(seed)
     drawn = {}
-    for name, shape in library.shapes.items():
+    for name, shape in library.shapes(n, d).items():
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
         ending = name.rpartition(".")[2]
-        if len(shape) == 2 and 1 not in shape and "gamma" not in name:
-            values /= (N * D) ** 0.5
-        elif ending in ("gamma", "norm_weight"):
+        if ending in ("gamma", "norm_weight"):
             values = 1 + 0.3 * values
+        elif "nD" in library.axes[name]:
+            values /= (n * d) ** 0.5
         elif ending.startswith("alpha") or ending.endswith("scale"):
             values = std * (1 + 0.1 * values)
         drawn[name] = values.to(dtype)

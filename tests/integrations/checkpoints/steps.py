@@ -29,24 +29,42 @@ def our_step(
     return mhc_post(x, h_res, sublayer(h_in), h_post, impl=impl), h_in
 
 
+def normal(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal values, equal in every run and, up to rounding, in every dtype."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
 def leaves(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.clone().requires_grad_() for name, t in tensors.items()}
 
 
-def our_gradients(x, tensors, source, sublayer, upstream, impl="auto", convention=None, prefix=""):
+def our_gradients(x, tensors, source, sublayer, upstream, impl="auto", numbers=None):
     """Output, h_in, gradient of x, and gradients of the library's tensors under their own names.
 
     The library's tensors are converted, the layer runs on ours, and the gradients of ours go back
     the way the parameters came, since conversions only move numbers.
     """
-    ours = convert_state_dict(tensors, source=source, target="ours", convention=convention)
+    ours = convert_state_dict(tensors, source=source, target="ours", numbers=numbers)
     parameters = leaves({k.rpartition(".")[2]: t for k, t in ours.tensors.items()})
     x = x.clone().requires_grad_()
     out, h_in = our_step(x, parameters, ours.convention, sublayer, impl)
     grads = torch.autograd.grad((out, h_in), (x, *parameters.values()), upstream)
     named = {k: g for k, g in zip(ours.tensors, grads[1:], strict=True)}
     back = convert_state_dict(named, source="ours", target=source, convention=ours.convention)
-    return out.detach(), h_in.detach(), grads[0], back.tensors
+    return {"out": out.detach(), "h_in": h_in.detach(), "x": grads[0], **back.tensors}
+
+
+def their_gradients(step, x, tensors, sublayer, upstream):
+    """The same of a library: `step` maps x, its tensors and the sublayer to output and h_in."""
+    theirs, x = leaves(tensors), x.clone().requires_grad_()
+    out, h_in = step(x, theirs, sublayer)
+    grads = torch.autograd.grad((out, h_in), (x, *theirs.values()), upstream)
+    return {
+        "out": out.detach(),
+        "h_in": h_in.detach(),
+        **dict(zip(("x", *theirs), grads, strict=True)),
+    }
 
 
 def relative(got: Tensor, want: Tensor) -> float:

@@ -79,7 +79,7 @@ def test_round_trip_is_bitwise(n, d, gamma, head, name, dtype):
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_round_trip_from_the_library(name):
     library = LIBRARIES[name]
-    tensors = {key: any_bits(*shape) for key, shape in library.shapes.items()}
+    tensors = {key: any_bits(*shape) for key, shape in library.shapes().items()}
     there = convert_state_dict(tensors, source=name, target="ours")
     back = convert_state_dict(
         there.tensors, source="ours", target=name, convention=there.convention
