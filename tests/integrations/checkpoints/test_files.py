@@ -100,6 +100,8 @@ def test_the_order_is_that_of_the_formats_own_writer(folder):
     save_file(tensors, "a.safetensors")
     convert_checkpoint("a.safetensors", "b.safetensors", source="ours", target="deepseek")
     save_file(load_file("b.safetensors"), "c.safetensors")
+    with safe_open("b.safetensors", "pt") as file:
+        assert file.metadata()["format"] == "pt"  # or transformers would refuse to read it
     size = sum(t.nbytes for t in tensors.values())
     assert Path("b.safetensors").read_bytes()[-size:] == Path("c.safetensors").read_bytes()[-size:]
     for name, entry in read_header(Path("b.safetensors"))[0].items():
