@@ -21,7 +21,6 @@ from safetensors.torch import load_file, save_file
 from mhc_ops import Convention
 from mhc_ops.errors import ArgumentError, FileError
 from mhc_ops.integrations.checkpoints import convert_checkpoint, read_convention
-from mhc_ops.integrations.checkpoints import files as module
 from mhc_ops.integrations.checkpoints.safetensors_io import read_header
 
 from .libraries import LIBRARIES, draw
@@ -261,15 +260,31 @@ def test_a_failing_write_leaves_nothing(folder, target, room):
 
 
 def test_a_full_disk_is_named(folder, monkeypatch):
-    def copy(*arguments):
+    def sync(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "copy_entry", copy)
+    monkeypatch.setattr(os, "fsync", sync)
     save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
     before = snapshot(folder)
     with pytest.raises(FileError, match=r"^b: cannot be written \(no space left there\)\.$"):
         convert_checkpoint("a.safetensors", "b", source="megatron_main", target="ours")
     assert snapshot(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("harm", "text"),
+    [(os.unlink, r"cannot be read \(No such file"), (lambda p: os.truncate(p, 700), "shorter")],
+)
+def test_a_source_that_goes_away_is_named(folder, harm, text):
+    save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
+    with pytest.raises(FileError, match=rf"^a\.safetensors: .*{text}"):
+        convert_checkpoint(
+            *("a.safetensors", "b"),
+            source="megatron_main",
+            target="ours",
+            progress=lambda done, total: harm("a.safetensors") if done == 0 else None,
+        )
+    assert not Path("b").exists()
 
 
 def test_an_interruption_leaves_nothing(folder):

@@ -16,7 +16,7 @@ from ...tensorfile.atomic import replacing
 from .conventions import METADATA_KEY
 from .layouts import Layout
 from .plan import Group, Options, Plan, make_plan
-from .safetensors_io import Planned, bytes_of, copy_entry, header_of, in_file_order
+from .safetensors_io import Planned, bytes_of, header_of, in_file_order
 from .source import INDEX, SIDECAR, Checkpoint, open_checkpoint, sidecar_of
 
 Progress = Callable[[int, int], None]
@@ -234,7 +234,9 @@ def _write_tensors(
     tensors: dict[str, Tensor] = {}
     for name in in_file_order(planned):
         if name not in owner:
-            copy_entry(checkpoint.tensors[name], out, step)
+            for piece in checkpoint.tensors[name].pieces():
+                out.write(piece)
+                step(len(piece))
             continue
         if owner[name] is not current:
             current = owner[name]

@@ -8,9 +8,9 @@ import ctypes
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,14 +63,27 @@ class Entry(NamedTuple):
 
     def load(self) -> Tensor:
         """The tensor itself; for the few that are converted."""
-        data = bytearray(self.size)
-        with self.path.open("rb") as file:
-            file.seek(self.begin)
-            if file.readinto(data) != self.size:
-                raise FileError(f"{self.path}: has become shorter while it was read.")
+        data = bytearray()
+        for piece in self.pieces():
+            data += piece
         if not data:
             return torch.empty(self.shape, dtype=_TORCH[self.dtype])
         return torch.frombuffer(data, dtype=_TORCH[self.dtype]).reshape(self.shape)
+
+    def pieces(self) -> Iterator[memoryview]:
+        """The bytes in pieces of CHUNK; each is overwritten by the next."""
+        piece, left = memoryview(bytearray(min(CHUNK, self.size))), self.size
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                file.seek(self.begin)
+                while left:
+                    got = file.readinto(piece[: min(len(piece), left)])
+                    if not got:
+                        raise FileError(f"{self.path}: has become shorter while it was read.")
+                    yield piece[:got]
+                    left -= got
+        except OSError as error:
+            raise FileError(f"{self.path}: cannot be read ({error.strerror or error}).") from error
 
 
 def read_header(path: Path) -> tuple[dict[str, Entry], dict[str, str]]:
@@ -131,21 +144,6 @@ def bytes_of(tensor: Tensor) -> bytes:
     """The bytes of a tensor, row-major."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return ctypes.string_at(flat.data_ptr(), flat.nbytes)  # Tensor.numpy would need numpy
-
-
-def copy_entry(entry: Entry, target: BinaryIO, step: Callable[[int], None]) -> None:
-    """Copy a tensor's bytes in pieces; `step` is told how many were copied each time."""
-    piece = memoryview(bytearray(min(CHUNK, entry.size)))
-    left = entry.size
-    with entry.path.open("rb", buffering=0) as file:
-        file.seek(entry.begin)
-        while left:
-            got = file.readinto(piece[: min(len(piece), left)])
-            if not got:
-                raise FileError(f"{entry.path}: has become shorter while it was read.")
-            target.write(piece[:got])
-            left -= got
-            step(got)
 
 
 def _entry(path: Path, name: str, entry: Any, start: int) -> Entry:
