@@ -423,6 +423,14 @@ def test_sources_that_are_none(folder):
             convert_checkpoint(source, "out", source="ours", target="cann")
 
 
+def test_shapes_beyond_64_bits_are_refused(folder):
+    header = {"w": {"dtype": "F32", "shape": [0, 1 << 70], "data_offsets": [0, 0]}}
+    text = json.dumps(header).encode()
+    Path("a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(FileError, match="no tensor has the shape"):
+        convert_checkpoint("a.safetensors", "b", source="ours", target="cann")
+
+
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -184,6 +184,19 @@ def test_head_of_tilekernels_is_told_by_its_scale():
     assert_same({k.replace("end", "hc_head"): t for k, t in back.items()}, tensors)
 
 
+def test_a_checkpoint_of_heads_alone():
+    tensors = {k: t for k, t in ours(head=True).items() if k.startswith("hc_head")}
+    numbers = {"post_scale": 1.5, "order": "rows_last"}  # of no meaning for a head
+    there = convert_state_dict(tensors, source="ours", target="hy_v4", numbers=numbers)
+    assert sorted(there.tensors) == [f"hc_head.hc_head_{name}" for name in ("base", "fn", "scale")]
+    back = convert_state_dict(there.tensors, source="hy_v4", target="deepseek").tensors
+    assert same_bits(back["hc_head_fn"], tensors["hc_head.fn"])
+    with pytest.raises(ArgumentError, match=r"norm_eps_outside True \(there False\)"):
+        convert_state_dict(
+            tensors, source="ours", target="deepseek", numbers={"norm_eps_outside": True}
+        )
+
+
 def test_kept_heads_are_handed_on():
     tensors = ours(head=True)
     done = convert_state_dict(
@@ -370,6 +383,9 @@ def test_wrong_dtypes():
     whole = {**ours(), "layers.0.attn_hc.bias": torch.zeros(24, dtype=torch.int32)}
     with pytest.raises(DtypeError, match="floating point"):
         convert_state_dict(whole, source="ours", target="cann")
+    mlx = {f"H_{name}_raw": torch.zeros(()) for name in ("pre", "post", "res")}
+    with pytest.raises(ShapeError, match=r"^the hyper-connection: H_pre_raw, .* must be \[N\]"):
+        convert_state_dict({**mlx, "rms_weight": torch.zeros(3)}, source="mhc_mlx", target="ours")
     mixed = draw(LIBRARIES["liger"], 1)
     mixed["alpha_post"] = mixed["alpha_post"].half()
     with pytest.raises(DtypeError, match="three alphas must share a dtype"):

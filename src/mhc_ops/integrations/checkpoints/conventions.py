@@ -14,7 +14,13 @@ METADATA_KEY = "mhc_ops.convention"
 _OF_RESIDUAL = frozenset(
     {"res_rows", "num_iters", "sinkhorn_eps", "eps_mode", "order", "temperature"}
 )
-"""Fields without meaning where there is no residual matrix."""
+_IDLE = {
+    "matrix": frozenset[str](),
+    "permutation": _OF_RESIDUAL,
+    "none": _OF_RESIDUAL,
+    "head": _OF_RESIDUAL | {"post_scale", "post_eps"},
+}
+"""Fields without meaning, by the residual part; "head" is a checkpoint that has only heads."""
 
 
 class Stored(NamedTuple):
@@ -72,18 +78,18 @@ def with_fields(convention: Convention, values: Mapping[str, Any]) -> Convention
 def conflicts(form: Form, residual: str, convention: Convention) -> dict[str, Any]:
     """The fields of a convention that a library cannot follow, and what it has instead.
 
-    residual: "matrix", "permutation" or "none".
+    residual: one of "matrix", "permutation", "none", "head".
     """
     found = {}
     given, theirs = _without_idle_eps(convention), _without_idle_eps(form.convention)
     for field in fields(Convention):
-        if field.name in _OF_RESIDUAL and residual != "matrix":
+        if field.name in _IDLE[residual]:
             continue
         own = getattr(theirs, field.name)
         if field.name not in form.settable and getattr(given, field.name) != own:
             found[field.name] = own
     for leader, follower in form.tied:
-        if follower in _OF_RESIDUAL and residual != "matrix":
+        if follower in _IDLE[residual]:
             continue
         if getattr(convention, follower) != getattr(convention, leader):
             found[follower] = getattr(convention, leader)

@@ -211,8 +211,8 @@ def _joined(parts: list[Tensor], where: str) -> Tensor:
 def _read_mhc_mlx(tensors: Mapping[str, Tensor], where: str) -> Parameters:
     """Gates that do not look at x: their logits are our bias, phi and alpha are 0."""
     pre, post, res, norm = (tensors[role] for role in ("bias_pre", "bias_post", "bias", "norm"))
-    n = len(pre)
-    if res.shape != (n, n) or post.shape != (n,) or norm.dim() != 1:
+    n = pre.numel()
+    if pre.shape != (n,) or post.shape != (n,) or res.shape != (n, n) or norm.dim() != 1:
         raise ShapeError(f"{where}: H_pre_raw, H_post_raw, H_res_raw must be [N], [N], [N, N].")
     bias = torch.cat([pre, post, res.reshape(-1)])
     phi = bias.new_zeros(len(bias), n * len(norm))
@@ -223,7 +223,7 @@ def _read_hyper_connections(tensors: Mapping[str, Tensor], where: str) -> Parame
     """Static gates are our bias; dynamic ones have no counterpart unless their weights are 0."""
     dynamic, dynamic_post = tensors["phi"], tensors["phi_post"]
     static, static_post = tensors["bias"], tensors["bias_post"]
-    n = len(static_post)
+    n = static_post.numel()
     if static.shape != (n, n + 1) or dynamic.shape[::2] != (1, n + 1) or dynamic_post.dim() != 1:
         raise ArgumentError(
             f"{where}: only one input view, one fraction and one proposal have a counterpart; "

@@ -77,13 +77,13 @@ class Plan:
     def convert(self, site: Site, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of one site, by role, under their new names."""
         to_from = self.trained.res_rows == "to_from"
-        parameters = read_parameters(self.source, tensors, site.prefix, to_from=to_from)
+        parameters = read_parameters(self.source, tensors, site.where, to_from=to_from)
         if self.options.float32:
             parameters = widened(parameters)
         if self.options.gamma == "fold":
             parameters = fold_gamma(parameters)
         to_from = self.stored.convention.res_rows == "to_from"
-        written = write_parameters(self.target, parameters, site.prefix, to_from=to_from)
+        written = write_parameters(self.target, parameters, site.where, to_from=to_from)
         prefix, head = renamed(site.prefix, self.options.rename), len(parameters.alpha) == 1
         return {name_at(self.target, prefix, head, role): t for role, t in written.items()}
 
@@ -125,7 +125,10 @@ def make_plan(
         raise ArgumentError(
             f"{here.library} has {listed}, which the convention {trained} contradicts."
         )
-    check_form(there, form, sites[0].prefix)
+    if residual == "head":
+        form = next(iter(there.forms))
+    else:
+        check_form(there, form, sites[0].where)
     after, changed = followed(there, form, residual, trained, options.accept_mismatch)
     plan = Plan(here, there, options, trained, Stored(there.name, after, changed), [], [])
 
@@ -173,24 +176,26 @@ def _fits(layout: Layout, names: Iterable[str]) -> bool:
 
 def _read(layout: Layout, site: Site, described: Mapping[str, Tensor]) -> Parameters:
     tensors = {role: described[name] for role, name in site.names.items()}
-    return read_parameters(layout, tensors, site.prefix, to_from=False)
+    return read_parameters(layout, tensors, site.where, to_from=False)
 
 
 def _form(layout: Layout, sites: list[Site], shapes: list[Parameters]) -> tuple[int, str]:
-    """The length of alpha and the residual part, "matrix", "permutation" or "none", of all sites.
+    """The length of alpha and the residual part of all sites: "matrix", "permutation" or "none".
 
-    Heads have neither; where there is nothing else, they count as without a residual part.
+    Heads have neither; where there is nothing else, any form of the layout, and "head".
     """
     found: dict[tuple[int, str], str] = {}
     for site, shape in zip(sites, shapes, strict=True):
         if not shape.is_head:
-            n, rows = streams_of(shape, site.prefix)
+            n, rows = streams_of(shape, site.where)
             residual = "matrix" if rows == n * n else "permutation" if rows else "none"
-            found.setdefault((len(shape.alpha), residual), site.prefix)
+            found.setdefault((len(shape.alpha), residual), site.where)
     if len(found) > 1:
         (a, b), (first, second) = list(found)[:2], list(found.values())[:2]
         raise ArgumentError(
             f"{first} has the residual part '{a[1]}' and {second} '{b[1]}': one convention cannot "
             f"speak of both; convert them apart."
         )
-    return next(iter(found), (next(iter(layout.forms)), "none"))
+    if not found:
+        return next(iter(layout.forms)), "head"
+    return next(iter(found))

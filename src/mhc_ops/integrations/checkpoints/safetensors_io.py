@@ -59,7 +59,10 @@ class Entry(NamedTuple):
 
     def meta(self) -> Tensor:
         """A meta tensor of its shape; int8 stands for whatever no parameter of ours can be."""
-        return torch.empty(self.shape, dtype=_TORCH.get(self.dtype, torch.int8), device="meta")
+        try:
+            return torch.empty(self.shape, dtype=_TORCH.get(self.dtype, torch.int8), device="meta")
+        except (RuntimeError, TypeError) as error:  # more elements than 64 bits can count
+            raise FileError(f"{self.path}: no tensor has the shape {list(self.shape)}.") from error
 
     def load(self) -> Tensor:
         """The tensor itself; for the few that are converted."""

@@ -17,6 +17,11 @@ class Site(NamedTuple):
     prefix: str
     names: Mapping[str, str]
 
+    @property
+    def where(self) -> str:
+        """How errors name it."""
+        return self.prefix or "the hyper-connection"
+
 
 def find_sites(layout: Layout, names: Iterable[str]) -> list[Site]:
     """The hyper-connections and heads of a layout, in the order of the names.
@@ -34,7 +39,7 @@ def find_sites(layout: Layout, names: Iterable[str]) -> list[Site]:
         key = "phi" if "phi" in wanted else "bias"
         if key not in roles:
             stray = next((n for n in roles.values() if _is_telling(layout, n)), None)
-            if stray is not None and (prefix, not head) not in found:
+            if stray is not None:
                 raise ArgumentError(
                     f"{stray} is a hyper-connection's in the layout {layout.name}, but "
                     f"{_name(layout, prefix, head, key)} is missing beside it."
@@ -61,7 +66,7 @@ def name_at(layout: Layout, prefix: str, head: bool, role: str) -> str:
         if last not in expected:
             kind = "head" if head else "hyper-connection"
             raise ArgumentError(
-                f"{prefix or '(no prefix)'}: the layout {layout.name} has its {kind}s at "
+                f"{prefix or 'the hyper-connection'}: the layout {layout.name} has its {kind}s at "
                 f"{' and '.join(expected)}; give rename=[(pattern, replacement)] to bring the "
                 f"prefix there."
             )
