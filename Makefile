@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: venv build run test test-long sanitize emulate lint bench clean
+.PHONY: venv peers build run test test-long sanitize emulate lint bench clean
 
 venv: $(VENV)/.installed
 
@@ -14,6 +14,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt CMakeLists.txt $(shell find c
 	@echo "installing torch, then building mhc-ops (minutes)"
 	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt torch
 	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	touch $@
+
+peers: $(VENV)/.peers
+
+$(VENV)/.peers: $(VENV)/.installed
+	$(BIN)/pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[peers]'
 	touch $@
 
 build: venv
@@ -30,7 +36,7 @@ lint: venv
 test: lint
 	$(PYTEST) -m 'not long'
 
-test-long: venv sanitize emulate
+test-long: peers sanitize emulate
 	$(PYTEST)
 
 # The C test program under the sanitizers; on std::thread for ThreadSanitizer, which misreads libgomp.

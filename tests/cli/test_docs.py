@@ -1,10 +1,12 @@
-"""docs/cli.md is true: its examples run, end as they say, and print what they show."""
+"""Pages with commands are true: their examples run, end as they say, and print what they show."""
 
 import re
 import shlex
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -12,11 +14,13 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_every_example_of_the_page(mhc_ops, folder):
+@pytest.mark.parametrize(("page", "expected"), [("cli.md", 13), ("checkpoints.md", 4)])
+def test_every_example_of_the_page(mhc_ops, folder, page, expected):
     commands = 0
-    for kind, body in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    names: dict[str, object] = {}
+    for kind, body in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
         if kind == "python":
-            exec(compile(body, str(PAGE), "exec"), {})
+            exec(compile(body, page, "exec"), names)
             continue
         for example in body.split("$ ")[1:]:
             line, *shown = example.splitlines()
@@ -30,4 +34,4 @@ def test_every_example_of_the_page(mhc_ops, folder):
             for part in (piece for row in shown for piece in row.split("...")):
                 assert squeezed(part) in printed, f"{line} does not print {part!r}"
             commands += 1
-    assert commands >= 12
+    assert commands >= expected

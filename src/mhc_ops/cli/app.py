@@ -11,13 +11,14 @@ from ..errors import MhcError
 from ..version import __version__
 from .compare import compare
 from .conform import conform
+from .convert import convert
 from .demo import demo
 from .describe import describe
 from .info import info
 from .output import BAD_INPUT, GOOD, PipeClosed, complain
 from .run import run
 
-_COMMANDS = (demo, run, compare, conform, describe, info)
+_COMMANDS = (demo, run, compare, conform, convert, describe, info)
 
 # The base of all complaints about arguments; where it lives depends on the version of typer.
 _USAGE_ERROR: type[Exception] = next(
