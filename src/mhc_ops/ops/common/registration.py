@@ -29,10 +29,12 @@ def needs_no_dispatcher(*tensors: Tensor | None) -> bool:
     ):
         return False
     recording = torch.is_grad_enabled()
-    return all(
-        t is None or (type(t) in _PLAIN and not t.is_meta and not (recording and t.requires_grad))
-        for t in tensors
-    )
+    for t in tensors:
+        if t is not None and (
+            type(t) not in _PLAIN or t.is_meta or (recording and t.requires_grad)
+        ):
+            return False
+    return True
 
 
 def register(
