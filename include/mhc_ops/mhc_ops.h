@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define MHC_OPS_ABI 2
+#define MHC_OPS_ABI 3
 
 #if defined(__GNUC__)
 #define MHC_API __attribute__((visibility("default")))
@@ -151,6 +151,14 @@ MHC_API int mhc_sinkhorn_forward(int64_t tokens, int64_t streams,
 MHC_API int mhc_sinkhorn_backward(int64_t tokens, int64_t streams,
                                   const mhc_sinkhorn_numbers *numbers, const float *logits,
                                   const float *grad_h_res, float *grad_logits, int threads);
+
+/* mHC-lite, streams 1..6: h_res [T, N, N] = sum over k of softmax(logits)[k] * permutation k, which
+ * takes stream i to s_k(i); logits [T, N!] in lexicographic order, the identity first. The backward
+ * recomputes the weights. */
+MHC_API int mhc_lite_forward(int64_t tokens, int64_t streams, const float *logits, float *h_res,
+                             int threads);
+MHC_API int mhc_lite_backward(int64_t tokens, int64_t streams, const float *logits,
+                              const float *grad_h_res, float *grad_logits, int threads);
 
 /* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2",
  * "baseline"), NULL when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp",

@@ -17,7 +17,7 @@ import torch
 
 from .errors import UnsupportedError
 
-_ABI = 2
+_ABI = 3
 _NAME = "libmhc_ops.dylib" if sys.platform == "darwin" else "libmhc_ops.so"
 _OK, _NO_MEMORY, _NO_SUCH_ISA = 0, 2, 3
 
@@ -164,6 +164,8 @@ def _declare(library: ctypes.CDLL) -> None:
         ("mhc_post_backward", [address, number, *[address] * 2, number]),
         ("mhc_sinkhorn_forward", [size, size, *[address] * 5, number]),
         ("mhc_sinkhorn_backward", [size, size, *[address] * 4, number]),
+        ("mhc_lite_forward", [size, size, *[address] * 2, number]),
+        ("mhc_lite_backward", [size, size, *[address] * 3, number]),
     ):
         call = getattr(library, name)
         call.restype = number
