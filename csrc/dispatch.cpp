@@ -210,6 +210,8 @@ const char *mhc_ops_isa(void) { return kernels() ? kernels()->name : nullptr; }
 const char *mhc_ops_threading(void) { return threading_name(); }
 int mhc_ops_max_threads(int threads) { return max_threads(threads); }
 
+int64_t mhc_ops_workspace_bytes(void) { return (int64_t)kept_workspace(); }
+
 void mhc_ops_advise_fresh(void *data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const uintptr_t page = 4096, begin = ((uintptr_t)data + page - 1) & ~(page - 1),

@@ -169,6 +169,10 @@ MHC_API const char *mhc_ops_threading(void);
 /* How many threads a call that asks for `threads` would get for large work: 1 in a forked child. */
 MHC_API int mhc_ops_max_threads(int threads);
 
+/* Bytes of the workspace that the calling thread keeps: the most that one of its calls has needed. It
+ * is all the memory that the library takes; threads of a call share their caller's. */
+MHC_API int64_t mhc_ops_workspace_bytes(void);
+
 /* Advise huge pages for a fresh large output, before its first touch: page faults of a fresh 80 MB
  * tensor cost as much as the kernel. Does nothing where the system has no such advice. */
 MHC_API void mhc_ops_advise_fresh(void *data, int64_t bytes);

@@ -172,6 +172,7 @@ def _declare(library: ctypes.CDLL) -> None:
         call.argtypes = arguments
     for name in ("mhc_ops_isa", "mhc_ops_threading"):
         getattr(library, name).restype = ctypes.c_char_p
+    library.mhc_ops_workspace_bytes.restype = ctypes.c_int64
     library.mhc_ops_advise_fresh.restype = None
     library.mhc_ops_advise_fresh.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.mhc_ops_probe_fma.restype = ctypes.c_double
