@@ -19,10 +19,12 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 def needs_no_dispatcher(*tensors: Tensor | None) -> bool:
     """Whether plain eager tensors may go straight to the kernel, which saves some 20 us a call.
 
-    False under a gradient, a trace, a dispatch mode, a torch.func transform, and for subclasses.
+    False under a gradient, a trace, a dispatch mode, a torch.func transform, and for subclasses and
+    lazily negated tensors, which the dispatcher resolves.
     """
     if (
         torch.compiler.is_compiling()
+        or torch._C._is_tracing()
         or is_in_torch_dispatch_mode()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_mode_is_on()
@@ -31,7 +33,7 @@ def needs_no_dispatcher(*tensors: Tensor | None) -> bool:
     recording = torch.is_grad_enabled()
     for t in tensors:
         if t is not None and (
-            type(t) not in _PLAIN or t.is_meta or (recording and t.requires_grad)
+            type(t) not in _PLAIN or t.is_meta or t.is_neg() or (recording and t.requires_grad)
         ):
             return False
     return True
