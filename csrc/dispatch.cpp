@@ -30,6 +30,8 @@ struct Kernels {
                         int);
     int (*post_backward)(const mhc_post_sizes &, mhc_dtype, const mhc_post_backward_in &,
                          const mhc_post_backward_out &, int);
+    int (*lite_forward)(int64_t, int64_t, const float *, float *, int);
+    int (*lite_backward)(int64_t, int64_t, const float *, const float *, float *, int);
     double (*probe_fma)(int);
     double (*probe_read)(int64_t, int);
 };
@@ -47,6 +49,8 @@ struct Kernels {
     int post_forward(const mhc_post_sizes &, mhc_dtype, const mhc_post_forward_in &, void *, int); \
     int post_backward(const mhc_post_sizes &, mhc_dtype, const mhc_post_backward_in &,             \
                       const mhc_post_backward_out &, int);                                         \
+    int lite_forward(int64_t, int64_t, const float *, float *, int);                               \
+    int lite_backward(int64_t, int64_t, const float *, const float *, float *, int);               \
     double probe_fma(int);                                                                         \
     double probe_read(int64_t, int);                                                               \
     }
@@ -59,6 +63,8 @@ struct Kernels {
      level::pre_backward,             \
      level::post_forward,             \
      level::post_backward,            \
+     level::lite_forward,             \
+     level::lite_backward,            \
      level::probe_fma,                \
      level::probe_read}
 
@@ -111,6 +117,10 @@ static bool fits(const mhc_post_sizes *s, mhc_dtype dtype) {
 static bool fits(int64_t tokens, int64_t streams, const mhc_sinkhorn_numbers *n) {
     return tokens >= 0 && streams >= 1 && n && n->num_iters >= 0 && n->temperature > 0 &&
            n->eps_mode >= MHC_EPS_NONE && n->eps_mode <= MHC_EPS_CLAMP;
+}
+
+static bool permutes(int64_t tokens, int64_t streams) {
+    return tokens >= 0 && streams >= 1 && streams <= 6;
 }
 
 }  // namespace mhc
@@ -180,10 +190,27 @@ int mhc_sinkhorn_backward(int64_t tokens, int64_t streams, const mhc_sinkhorn_nu
                                         threads);
 }
 
+int mhc_lite_forward(int64_t tokens, int64_t streams, const float *logits, float *h_res,
+                     int threads) {
+    if (!permutes(tokens, streams) || (tokens && (!logits || !h_res))) return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->lite_forward(tokens, streams, logits, h_res, threads);
+}
+
+int mhc_lite_backward(int64_t tokens, int64_t streams, const float *logits, const float *grad_h_res,
+                      float *grad_logits, int threads) {
+    if (!permutes(tokens, streams) || (tokens && (!logits || !grad_h_res || !grad_logits)))
+        return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->lite_backward(tokens, streams, logits, grad_h_res, grad_logits, threads);
+}
+
 int mhc_ops_abi(void) { return MHC_OPS_ABI; }
 const char *mhc_ops_isa(void) { return kernels() ? kernels()->name : nullptr; }
 const char *mhc_ops_threading(void) { return threading_name(); }
 int mhc_ops_max_threads(int threads) { return max_threads(threads); }
+
+int64_t mhc_ops_workspace_bytes(void) { return (int64_t)kept_workspace(); }
 
 void mhc_ops_advise_fresh(void *data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)

@@ -35,8 +35,11 @@ struct Kept {
     ~Kept() { free(data); }
 };
 
+static thread_local Kept kept;
+
+size_t kept_workspace() { return kept.size; }
+
 void *workspace(size_t bytes) {
-    static thread_local Kept kept;
     if (kept.size < bytes) {
         const size_t huge_page = 2 << 20;
         free(kept.data);

@@ -32,6 +32,7 @@ inline int threads_for(double multiply_adds, int wanted) {
 // NULL when there is no memory. It is kept for that call, because page faults of fresh memory cost
 // a small call as much as its arithmetic, and freed when the thread ends.
 void *workspace(size_t bytes);
+size_t kept_workspace();
 
 // The next of a list of work items; every thread takes some.
 inline int64_t take(int64_t *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }

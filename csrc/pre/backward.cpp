@@ -38,9 +38,9 @@ constexpr int64_t STRIP_BYTES = 512 << 10;  // of P and G in a strip: half of a 
 
 // What phase B needs of a superblock's tokens.
 struct Tokens {
-    float *g;      // [SUPERBLOCK][F]
-    float *h_pre;  // [SUPERBLOCK][N]
-    float *c;      // [SUPERBLOCK]
+    float *g;      // [rows][F]; rows: SUPERBLOCK, or T in whole blocks where that is less
+    float *h_pre;  // [rows][N]
+    float *c;      // [rows]
 };
 
 struct Call {
@@ -442,11 +442,12 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
 
     Workspace w;
     const size_t P = w.reserve<float>(c.want_u ? c.tiles * N * F * TILE : 0);
+    const int64_t rows = least(SUPERBLOCK, ceil_div(T, BLOCK) * BLOCK);
     size_t g[2], h_pre[2], coefficient[2];
     for (int i = 0; i < 2; i++) {
-        g[i] = w.reserve<float>(SUPERBLOCK * F);
-        h_pre[i] = w.reserve<float>(SUPERBLOCK * N);
-        coefficient[i] = w.reserve<float>(SUPERBLOCK);
+        g[i] = w.reserve<float>(rows * F);
+        h_pre[i] = w.reserve<float>(rows * N);
+        coefficient[i] = w.reserve<float>(rows);
     }
     const size_t counters = w.reserve<int64_t>(2 * c.superblocks);
     const size_t zero_until = w.size;

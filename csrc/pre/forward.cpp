@@ -1,6 +1,6 @@
 // MhcPre.
 //
-// Tokens go in chunks of 64; columns (all streams, one after the other, each padded to tiles of 32)
+// Tokens go in chunks of at most 64 (fewer where the workspace would outgrow phi); columns (all streams, one after the other, each padded to tiles of 32)
 // in strips of 1024.
 //   project, of one chunk and one strip:
 //     x becomes float32 [64][1024] in L2 and its squares are summed; dot_rows multiplies it by the
@@ -24,7 +24,7 @@ namespace MHC_ISA {
 
 namespace {
 
-constexpr int CHUNK = 64;
+constexpr int CHUNK = 64;  // the order of no sum depends on it
 constexpr int STRIP_TILES = STRIP / TILE;
 constexpr int FEW_TOKENS = 16;  // up to here phi is not packed
 
@@ -34,11 +34,11 @@ struct Call {
     const mhc_pre_forward_in &in;
     const mhc_pre_forward_out &out;
     TokenRows x;
-    int64_t T, tiles, strips, chunks;  // tiles: of one stream
+    int64_t T, tiles, strips, chunk, chunks;  // tiles: of one stream; chunk: tokens
     bool hf32, packed, by_strip, stream;
     float *P;        // [strips][F][STRIP_LD] when packed
-    float *floats;   // [threads][CHUNK][STRIP_LD]
-    float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][CHUNK][F + 1]; row F
+    float *floats;   // [threads][chunk][STRIP_LD]
+    float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][chunk][F + 1]; row F
                      // sums squares
     int64_t *next;   // two counters
 
@@ -196,8 +196,8 @@ template <class E>
 void run(const Team &team, void *argument) {
     const Call &c = *(const Call *)argument;
     const int64_t N = c.s.streams, F = c.s.rows;
-    float *floats = c.floats + (int64_t)team.rank * (CHUNK * STRIP_LD + F + N);
-    float *mix = floats + CHUNK * STRIP_LD, *gates = mix + F;
+    float *floats = c.floats + team.rank * (c.chunk * STRIP_LD + F + N);
+    float *mix = floats + c.chunk * STRIP_LD, *gates = mix + F;
     if (c.packed) {
         for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
             pack_phi(c.P + i / STRIP_TILES * F * STRIP_LD + i % STRIP_TILES * TILE, STRIP_LD, c.s,
@@ -207,8 +207,8 @@ void run(const Team &team, void *argument) {
     const char *rows[CHUNK], *next_rows[CHUNK];
     if (c.by_strip) {
         for (int64_t i; (i = take(c.next)) < c.chunks * c.strips;) {
-            const int64_t first = i / c.strips * CHUNK, strip = i % c.strips;
-            const int count = (int)least(CHUNK, c.T - first);
+            const int64_t first = i / c.strips * c.chunk, strip = i % c.strips;
+            const int count = (int)least(c.chunk, c.T - first);
             c.x.fill(rows, first, count);
             project<E>(c, strip, rows, count, floats, c.partial + (strip * c.T + first) * (F + 1),
                        nullptr);
@@ -219,21 +219,21 @@ void run(const Team &team, void *argument) {
             finish<E>(c, t, rows[0], c.partial + t * (F + 1), c.T * (F + 1), mix, gates);
         }
     } else {
-        float *partial = c.partial + team.rank * c.strips * CHUNK * (F + 1);
+        float *partial = c.partial + team.rank * c.strips * c.chunk * (F + 1);
         for (int64_t i; (i = take(c.next)) < c.chunks;) {
-            const int64_t first = i * CHUNK;
-            const int count = (int)least(CHUNK, c.T - first);
+            const int64_t first = i * c.chunk;
+            const int count = (int)least(c.chunk, c.T - first);
             c.x.fill(rows, first, count);
             for (int64_t strip = 0; strip < c.strips; strip++) {
                 const int64_t tile = (strip + 1) * STRIP_TILES;
                 const int64_t ahead =
                     tile / c.tiles * c.x.stream_step + tile % c.tiles * TILE * E::SIZE;
                 for (int t = 0; t < count; t++) next_rows[t] = rows[t] + ahead;
-                project<E>(c, strip, rows, count, floats, partial + strip * CHUNK * (F + 1),
+                project<E>(c, strip, rows, count, floats, partial + strip * c.chunk * (F + 1),
                            strip + 1 < c.strips ? next_rows : nullptr);
             }
             for (int t = 0; t < count; t++)
-                finish<E>(c, first + t, rows[t], partial + t * (F + 1), CHUNK * (F + 1), mix,
+                finish<E>(c, first + t, rows[t], partial + t * (F + 1), c.chunk * (F + 1), mix,
                           gates);
         }
     }
@@ -252,18 +252,20 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
     c.T = T;
     c.tiles = ceil_div(s.dim, TILE);
     c.strips = ceil_div(N * c.tiles, STRIP_TILES);
-    c.chunks = ceil_div(T, CHUNK);
+    c.by_strip = ceil_div(T, CHUNK) < threads;
+    const int64_t room = F * (N * s.dim + 8 * T) / (threads * STRIP_LD) / DOT_TOKENS * DOT_TOKENS;
+    c.chunk = least(least(T, CHUNK), room > DOT_TOKENS ? room : DOT_TOKENS);
+    c.chunks = ceil_div(T, c.chunk);
     c.hf32 = numbers.hf32;
     c.packed = T > FEW_TOKENS || c.hf32 || s.dim % TILE != 0;
-    c.by_strip = c.chunks < threads;
     c.stream =
         (uintptr_t)out.h_in % 64 == 0 && s.dim * size % 64 == 0 && T * s.dim * size > CACHED_OUTPUT;
 
     Workspace w;
     const size_t P = w.reserve<float>(c.packed ? c.strips * F * STRIP_LD : 0);
-    const size_t floats = w.reserve<float>(threads * (CHUNK * STRIP_LD + F + N));
+    const size_t floats = w.reserve<float>(threads * (c.chunk * STRIP_LD + F + N));
     const size_t partial =
-        w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * CHUNK));
+        w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * c.chunk));
     const size_t next = w.reserve<int64_t>(2);
     if (!w.allocate()) return MHC_NO_MEMORY;
     c.P = w.at<float>(P);

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define MHC_OPS_ABI 2
+#define MHC_OPS_ABI 3
 
 #if defined(__GNUC__)
 #define MHC_API __attribute__((visibility("default")))
@@ -152,6 +152,14 @@ MHC_API int mhc_sinkhorn_backward(int64_t tokens, int64_t streams,
                                   const mhc_sinkhorn_numbers *numbers, const float *logits,
                                   const float *grad_h_res, float *grad_logits, int threads);
 
+/* mHC-lite, streams 1..6: h_res [T, N, N] = sum over k of softmax(logits)[k] * permutation k, which
+ * takes stream i to s_k(i); logits [T, N!] in lexicographic order, the identity first. The backward
+ * recomputes the weights. */
+MHC_API int mhc_lite_forward(int64_t tokens, int64_t streams, const float *logits, float *h_res,
+                             int threads);
+MHC_API int mhc_lite_backward(int64_t tokens, int64_t streams, const float *logits,
+                              const float *grad_h_res, float *grad_logits, int threads);
+
 /* What runs here: MHC_OPS_ABI of the library; the instruction set in use ("avx512", "avx2",
  * "baseline"), NULL when MHC_OPS_ISA asks for one that this processor lacks; the threads ("openmp",
  * "std::thread"). */
@@ -160,6 +168,10 @@ MHC_API const char *mhc_ops_isa(void);
 MHC_API const char *mhc_ops_threading(void);
 /* How many threads a call that asks for `threads` would get for large work: 1 in a forked child. */
 MHC_API int mhc_ops_max_threads(int threads);
+
+/* Bytes of the workspace that the calling thread keeps: the most that one of its calls has needed. It
+ * is all the memory that the library takes; threads of a call share their caller's. */
+MHC_API int64_t mhc_ops_workspace_bytes(void);
 
 /* Advise huge pages for a fresh large output, before its first touch: page faults of a fresh 80 MB
  * tensor cost as much as the kernel. Does nothing where the system has no such advice. */

@@ -10,7 +10,7 @@ from .errors import (
     UnsupportedError,
 )
 from .impls import explain
-from .ops.expand.api import expand_streams
+from .ops.expand.api import expand_streams, expand_streams_backward, expand_streams_forward
 from .ops.head.api import stream_head, stream_head_backward, stream_head_forward
 from .ops.lite.api import (
     permutation_mix,
@@ -37,6 +37,8 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "expand_streams",
+    "expand_streams_backward",
+    "expand_streams_forward",
     "explain",
     "mhc_post",
     "mhc_post_backward",

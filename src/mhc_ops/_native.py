@@ -7,14 +7,17 @@ import ctypes
 import functools
 import importlib.util
 import os
+import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from .errors import UnsupportedError
 
-_ABI = 2
+_ABI = 3
 _NAME = "libmhc_ops.dylib" if sys.platform == "darwin" else "libmhc_ops.so"
 _OK, _NO_MEMORY, _NO_SUCH_ISA = 0, 2, 3
 
@@ -119,6 +122,30 @@ class SinkhornNumbers(ctypes.Structure):
     ]
 
 
+_CODES = {
+    ctypes.c_void_p: "P",
+    ctypes.c_int64: "q",
+    ctypes.c_int32: "i",
+    ctypes.c_double: "d",
+}
+
+
+def packer(structure: type[ctypes.Structure]) -> Callable[..., bytes]:
+    """A function from a structure's scalars, in order, to its bytes; 0 is the null pointer.
+
+    Bytes are made faster than a structure is filled, and go where the C interface reads one.
+    """
+    code = "".join(_scalars(structure))
+    padding = ctypes.sizeof(structure) - struct.calcsize(code)
+    return struct.Struct(f"{code}{padding}x").pack
+
+
+def _scalars(kind: Any) -> list[str]:
+    if kind in _CODES:
+        return [_CODES[kind]]
+    return [code for _, member in kind._fields_ for code in _scalars(member)]
+
+
 def _candidates() -> list[Path]:
     """Where an install and an editable install put the library."""
     folders = [Path(__file__).parent]
@@ -129,39 +156,23 @@ def _candidates() -> list[Path]:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    pointer = ctypes.POINTER
-    for name, given, made in (
-        ("mhc_pre_forward", ForwardIn, ForwardOut),
-        ("mhc_pre_backward", BackwardIn, BackwardOut),
+    address, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+    for name, arguments in (
+        ("mhc_pre_forward", [address, number, *[address] * 3, number]),
+        ("mhc_pre_backward", [address, number, *[address] * 3, number]),
+        ("mhc_post_forward", [address, number, *[address] * 2, number]),
+        ("mhc_post_backward", [address, number, *[address] * 2, number]),
+        ("mhc_sinkhorn_forward", [size, size, *[address] * 5, number]),
+        ("mhc_sinkhorn_backward", [size, size, *[address] * 4, number]),
+        ("mhc_lite_forward", [size, size, *[address] * 2, number]),
+        ("mhc_lite_backward", [size, size, *[address] * 3, number]),
     ):
         call = getattr(library, name)
-        call.restype = ctypes.c_int
-        call.argtypes = [
-            pointer(Sizes),
-            ctypes.c_int,
-            pointer(Numbers),
-            pointer(given),
-            pointer(made),
-            ctypes.c_int,
-        ]
-    sizes, c_int = pointer(PostSizes), ctypes.c_int
-    for name, inputs, result in (
-        ("mhc_post_forward", PostForwardIn, ctypes.c_void_p),
-        ("mhc_post_backward", PostBackwardIn, pointer(PostBackwardOut)),
-    ):
-        call = getattr(library, name)
-        call.restype = c_int
-        call.argtypes = [sizes, c_int, pointer(inputs), result, c_int]
-    for name, arrays in (("mhc_sinkhorn_forward", 4), ("mhc_sinkhorn_backward", 3)):
-        call = getattr(library, name)
-        call.restype = ctypes.c_int
-        call.argtypes = [
-            *(ctypes.c_int64, ctypes.c_int64, pointer(SinkhornNumbers)),
-            *(ctypes.c_void_p,) * arrays,
-            ctypes.c_int,
-        ]
+        call.restype = number
+        call.argtypes = arguments
     for name in ("mhc_ops_isa", "mhc_ops_threading"):
         getattr(library, name).restype = ctypes.c_char_p
+    library.mhc_ops_workspace_bytes.restype = ctypes.c_int64
     library.mhc_ops_advise_fresh.restype = None
     library.mhc_ops_advise_fresh.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.mhc_ops_probe_fma.restype = ctypes.c_double

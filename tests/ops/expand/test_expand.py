@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mhc_ops import expand_streams
-from mhc_ops.errors import ArgumentError, DtypeError, ShapeError
-from mhc_ops.testing import round_to, strided
+from mhc_ops import expand_streams, expand_streams_backward, expand_streams_forward
+from mhc_ops.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from mhc_ops.testing import LAYOUTS, round_to, strided
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
@@ -65,6 +65,73 @@ def test_one_graph_with_dynamic_tokens():
         upstream = draw(tokens, 3, 4, dtype=torch.bfloat16)
         a, b = (torch.autograd.grad(o, h, upstream)[0] for o in (out, expand_streams(h, 3)))
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("streams", [1, 2, 5])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bare_operators(dtype, streams):
+    """Equal to the differentiable one, alone or in a batch, from and into every layout."""
+    h, upstream = draw(6, 5, dtype=dtype), draw(6, streams, 5, dtype=dtype)
+    leaf = h.clone().requires_grad_()
+    x = expand_streams(leaf, streams)
+    (grad,) = torch.autograd.grad(x, leaf, upstream)
+    assert torch.equal(expand_streams_forward(h, streams), x)
+    got = expand_streams_backward(upstream)
+    assert torch.equal(got, grad)
+    assert got.untyped_storage().data_ptr() != upstream.untyped_storage().data_ptr()
+    assert torch.equal(expand_streams_backward(upstream[2:3]), grad[2:3])
+    assert torch.equal(expand_streams_backward(upstream.unflatten(0, (2, 3))).flatten(0, 1), grad)
+    for view in LAYOUTS.values():
+        assert torch.equal(expand_streams_forward(view(h), streams), x)
+        found = expand_streams_backward(view(upstream))
+        assert found.is_contiguous()
+        assert torch.equal(found, grad)
+        for want, run in (
+            (x, lambda **o: expand_streams_forward(h, streams, **o)),
+            (grad, lambda **o: expand_streams_backward(upstream, **o)),
+        ):
+            target = view(torch.full_like(want.detach(), torch.nan))
+            assert run(out=(target,)) is target
+            assert torch.equal(target, want)
+            assert torch.equal(run(out=(None,)), want)
+
+
+def test_results_may_land_on_inputs():
+    room = draw(6, 3, 5, dtype=torch.float32)
+    h, want = room[:, 1], expand_streams(room[:, 1].clone(), 3)
+    expand_streams_forward(h, 3, out=(room,))
+    assert torch.equal(room, want)
+    want = expand_streams_backward(room.clone())
+    expand_streams_backward(room, out=(room[:, 2],))
+    assert torch.equal(room[:, 2], want)
+
+
+def test_not_a_number_stays_in_its_place():
+    x = draw(6, 3, 5, dtype=torch.bfloat16)
+    clean = expand_streams_backward(x)
+    x[2, 1, 4] = torch.nan
+    spoiled = expand_streams_backward(x)
+    assert spoiled[2, 4].isnan()
+    clean[2, 4] = spoiled[2, 4] = 0
+    assert torch.equal(spoiled, clean)
+
+
+def test_errors_of_the_bare_operators():
+    h = torch.ones(3, 4)
+    with pytest.raises(ShapeError, match=r"^expand_streams_forward: h must be .*got \[4\]"):
+        expand_streams_forward(h[0], 2)
+    with pytest.raises(
+        ShapeError, match=r"^expand_streams_backward: grad_x must be .*got \[3, 4\]"
+    ):
+        expand_streams_backward(h)
+    with pytest.raises(ShapeError, match=r"^expand_streams_forward: out.x must be \[3, 2, 4\]"):
+        expand_streams_forward(h, 2, out=(h,))
+    with pytest.raises(DtypeError, match=r"^expand_streams_backward: out.grad_h must be"):
+        expand_streams_backward(h[:, None], out=(h.double(),))
+    with pytest.raises(ArgumentError, match=r"^expand_streams_forward: out must be a tuple of 1"):
+        expand_streams_forward(h, 2, out=())
+    with pytest.raises(UnsupportedError, match="does not record gradients"):
+        expand_streams_forward(h.requires_grad_(), 2, out=(None,))
 
 
 def test_errors():

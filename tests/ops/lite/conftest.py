@@ -2,7 +2,16 @@
 
 import pytest
 
+from mhc_ops.ops.lite import dispatch
 
-@pytest.fixture(params=["reference", "torch"])
+from ..rooms import IMPLS, named, skip_float64_on_the_kernels
+
+
+@pytest.fixture(params=IMPLS)
 def impl(request):
-    return request.param
+    return named(request)
+
+
+@pytest.fixture(autouse=True)
+def float64_is_not_for_the_kernels(request, monkeypatch):
+    skip_float64_on_the_kernels(request, monkeypatch, dispatch)

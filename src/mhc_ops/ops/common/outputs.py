@@ -72,6 +72,10 @@ def refuse_out(op: str, *inputs: Tensor | None) -> None:
         raise UnsupportedError(
             f"{op}: out= is for eager calls; leave it out, torch.compile plans the memory itself."
         )
+    if any(isinstance(t, Tensor) and t.is_neg() for t in inputs):
+        raise UnsupportedError(
+            f"{op}: out= reads no lazily negated input; give that tensor's .resolve_neg()."
+        )
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         raise UnsupportedError(
             f"{op}: out= does not record gradients, but an input requires grad; "

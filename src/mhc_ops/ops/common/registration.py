@@ -19,20 +19,24 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 def needs_no_dispatcher(*tensors: Tensor | None) -> bool:
     """Whether plain eager tensors may go straight to the kernel, which saves some 20 us a call.
 
-    False under a gradient, a trace, a dispatch mode, a torch.func transform, and for subclasses.
+    False under a gradient, a trace, a dispatch mode, a torch.func transform, and for subclasses and
+    lazily negated tensors, which the dispatcher resolves.
     """
     if (
         torch.compiler.is_compiling()
+        or torch._C._is_tracing()
         or is_in_torch_dispatch_mode()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_mode_is_on()
     ):
         return False
     recording = torch.is_grad_enabled()
-    return all(
-        t is None or (type(t) in _PLAIN and not t.is_meta and not (recording and t.requires_grad))
-        for t in tensors
-    )
+    for t in tensors:
+        if t is not None and (
+            type(t) not in _PLAIN or t.is_meta or t.is_neg() or (recording and t.requires_grad)
+        ):
+            return False
+    return True
 
 
 def register(

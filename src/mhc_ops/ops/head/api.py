@@ -1,6 +1,6 @@
 """The public doors of StreamHead. It is the pre part of MhcPre, and runs on that operator."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -10,11 +10,13 @@ from ...convention import Convention
 from ...domains import check_finite, check_norm_eps
 from ...errors import ArgumentError, UnsupportedError
 from ...types import Impl, StreamHeadBackward, StreamHeadForward
-from ..common.checking import Contract, check_streams, parameter_dtype, parse_impl, parse_wanted
+from ..common.checking import check_out, check_streams, parse_impl, parse_wanted
 from ..common.conventions import merge
 from ..common.numerics import stream_sum
+from ..common.outputs import hand_over, refuse_out
 from ..pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
 from ..pre.checks import HC_EPS, NORM_EPS
+from .checks import plan_backward, plan_forward
 
 
 def stream_head_forward(
@@ -27,6 +29,7 @@ def stream_head_forward(
     eps: float = HC_EPS,
     convention: Convention | None = None,
     impl: str | Impl = "auto",
+    out: Sequence[Tensor | None] | None = None,
 ) -> StreamHeadForward:
     """Contract N streams into one by learned gates, as at the end of a model.
 
@@ -44,6 +47,7 @@ def stream_head_forward(
         norm_eps, eps: see above. convention: another library's norm_eps (inside or outside the
             root) and hc_eps instead of these.
         impl: "auto", "reference", "torch", "cpu" or "triton"; a named one never falls back.
+        out: tuple of four tensors to write into, in output order; None entries are allocated.
 
     Returns:
         StreamHeadForward(h, inv_rms, h_mix, h_pre); h [.., D] as x, the others are for the
@@ -51,16 +55,24 @@ def stream_head_forward(
 
     Raises:
         ShapeError, DtypeError, DeviceError, ArgumentError (all ValueError): the arguments do not
-        fit. UnsupportedError: `impl` cannot run here.
+        fit. UnsupportedError: `impl` cannot run here, or `out` meets autograd or torch.compile.
 
     Source: DeepSeek-V4's hc_head.
     """
     op = "stream_head_forward"
     numbers = _numbers(op, norm_eps, eps, convention)
-    _check(op, x, fn, base, scale, impl)
-    n = x.shape[-2]
-    fwd = mhc_pre_forward(x, *_as_pre(fn, base, scale), impl=impl, **numbers)
-    return StreamHeadForward(fwd.h_in, fwd.inv_rms, fwd.h_mix[..., :n].contiguous(), fwd.h_pre)
+    parse_impl(op, impl)
+    layout = plan_forward(op, (x, fn, base, scale))
+    targets = None
+    if out is not None:
+        refuse_out(op, x, fn, base, scale)
+        check_out(op, out, layout, x)
+        h, inv_rms, _, h_pre = out
+        targets = (h, None, None, inv_rms, None, h_pre)
+    fwd = mhc_pre_forward(x, *_as_pre(fn, base, scale), impl=impl, out=targets, **numbers)
+    h_mix = fwd.h_mix[..., : x.shape[-2]].contiguous()
+    result = StreamHeadForward(fwd.h_in, fwd.inv_rms, h_mix, fwd.h_pre)
+    return result if out is None else StreamHeadForward(*hand_over(result, out))
 
 
 def stream_head_backward(
@@ -76,6 +88,7 @@ def stream_head_backward(
     convention: Convention | None = None,
     impl: str | Impl = "auto",
     wanted: Iterable[str] | None = None,
+    out: Sequence[Tensor | None] | None = None,
 ) -> StreamHeadBackward:
     """Gradients of the learned StreamHead from that of h; ops/head/README.md derives them.
 
@@ -84,6 +97,7 @@ def stream_head_backward(
         inv_rms [..], h_mix [.., N], h_pre [.., N]: from stream_head_forward.
         eps, convention: those of the forward call.
         wanted: names of the gradients to compute, such as ("grad_x",); None for all.
+        out: tuple of four tensors to write into, in output order; None entries are allocated.
 
     Returns:
         StreamHeadBackward(grad_x, grad_fn, grad_base, grad_scale); None for what is not wanted.
@@ -93,13 +107,15 @@ def stream_head_backward(
     """
     op = "stream_head_backward"
     numbers = _numbers(op, NORM_EPS, eps, convention)
-    contract = _check(op, x, fn, None, scale, impl)
-    single = fn.dtype
-    contract.check("grad_h", grad_h, ("..", "D"), x.dtype)
-    contract.check("inv_rms", inv_rms, ("..",), single)
-    contract.check("h_mix", h_mix, ("..", "N"), single)
-    contract.check("h_pre", h_pre, ("..", "N"), single)
+    parse_impl(op, impl)
     flags = parse_wanted(op, wanted, StreamHeadBackward._fields)
+    tensors = (x, fn, scale, grad_h, inv_rms, h_mix, h_pre)
+    layout = plan_backward(op, tensors, tuple(flags))
+    targets = None
+    if out is not None:
+        refuse_out(op, *tensors)
+        check_out(op, out, layout, x)
+        targets = (out[0], None, None, None, None)
     kept = [name for name, flag in zip(("x", "phi", "bias", "alpha"), flags, strict=True) if flag]
     phi, alpha, _ = _as_pre(fn, fn.new_zeros(len(fn)), scale)
     none = torch.zeros_like(h_pre)
@@ -110,14 +126,16 @@ def stream_head_backward(
         convention=convention,
         impl=impl,
         wanted=kept,
+        out=targets,
     )
     n = x.shape[-2]
-    return StreamHeadBackward(
+    result = StreamHeadBackward(
         grads.grad_x,
         None if grads.grad_phi is None else grads.grad_phi[:n],
         None if grads.grad_bias is None else grads.grad_bias[:n],
         None if grads.grad_alpha is None else grads.grad_alpha[:1],
     )
+    return result if out is None else StreamHeadBackward(*hand_over(result, out))
 
 
 def stream_head(
@@ -155,7 +173,8 @@ def stream_head(
             f"stream_head: fn, base and scale must be tensors together, got None for {missing}; "
             f"leave all three away for the mean."
         )
-    _check("stream_head", x, fn, base, scale, impl)
+    parse_impl("stream_head", impl)
+    plan_forward("stream_head", (x, fn, base, scale))
     pre: Any = mhc_pre(x, *_as_pre(fn, base, scale), impl=impl, **numbers)
     h: Tensor = pre.h_in
     return h
@@ -171,21 +190,6 @@ def _numbers(op: str, norm_eps: float, eps: float, convention: Convention | None
         (("norm_eps", "norm_eps", norm_eps, NORM_EPS), ("eps", "hc_eps", eps, HC_EPS)),
     )
     return {"norm_eps": norm_eps, "hc_eps": eps, "convention": convention}
-
-
-def _check(
-    op: str, x: Tensor, fn: Tensor, base: Tensor | None, scale: Tensor, impl: str | Impl
-) -> Contract:
-    parse_impl(op, impl)
-    check_streams(op, x)
-    n, d = int(x.shape[-2]), x.shape[-1]
-    contract = Contract(op, x, tuple(x.shape[:-2]), {"N": n, "D": d, "N*D": n * d})
-    single = parameter_dtype(x)
-    contract.check("fn", fn, ("N", "N*D"), single)
-    if base is not None:
-        contract.check("base", base, ("N",), single)
-    contract.check("scale", scale, ("1",), single)
-    return contract
 
 
 def _as_pre(fn: Tensor, base: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,9 +9,10 @@ from ...types import Impl
 from ..common.checking import parse_impl
 from ..common.forward_mode import forward_mode_is_on
 from ..common.outputs import refuse_out
+from ..common.registration import needs_no_dispatcher
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import permutation_mix_function
-from .checks import check_backward, check_forward
+from .checks import check_backward, check_forward, plan_forward
 
 
 def permutation_mix(logits: Tensor, *, impl: str | Impl = "auto") -> Tensor:
@@ -47,11 +48,13 @@ def permutation_mix(logits: Tensor, *, impl: str | Impl = "auto") -> Tensor:
     Source: the mHC-lite paper; aclnnMhcPre's form with N! residual rows.
     """
     chosen = parse_impl("permutation_mix", impl)
-    sizes = check_forward(logits, "permutation_mix")
+    sizes, _ = plan_forward("permutation_mix", (logits,))
     result: Tensor
     if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE):
         with torch.autocast(logits.device.type, enabled=False):
             return reference.forward(logits, sizes.N)
+    if needs_no_dispatcher(logits):
+        return dispatch.forward(logits, chosen)
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         result = permutation_mix_function(logits, chosen.value)
     else:
@@ -74,6 +77,8 @@ def permutation_mix_forward(
     if out is not None:
         refuse_out("permutation_mix_forward", logits)
         return dispatch.forward(logits, chosen, out)
+    if needs_no_dispatcher(logits):
+        return dispatch.forward(logits, chosen)
     check_forward(logits)
     h_res: Tensor = torch.ops.mhc.permutation_mix_forward(logits, chosen.value)
     return h_res
@@ -103,6 +108,8 @@ def permutation_mix_backward(
     if out is not None:
         refuse_out("permutation_mix_backward", logits, grad_h_res)
         return dispatch.backward(logits, grad_h_res, chosen, out)
+    if needs_no_dispatcher(logits, grad_h_res):
+        return dispatch.backward(logits, grad_h_res, chosen)
     check_backward(logits, grad_h_res)
     grad: Tensor = torch.ops.mhc.permutation_mix_backward(logits, grad_h_res, chosen.value)
     return grad

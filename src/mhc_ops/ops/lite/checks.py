@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...errors import DtypeError, ShapeError
 from ..common.checking import Contract, check_is_tensor
+from ..common.plans import Plans
 
 MOST_STREAMS = 6
 _STREAMS = {factorial(n): n for n in range(1, MOST_STREAMS + 1)}
@@ -70,3 +71,17 @@ def forward_layout(sizes: LiteSizes, logits: Tensor) -> LiteForward:
 
 def backward_layout(sizes: LiteSizes, logits: Tensor) -> LiteBackward:
     return LiteBackward(((*sizes.lead, sizes.R), logits.dtype))
+
+
+def _plan_forward(op: str, logits: Tensor) -> tuple[LiteSizes, LiteForward]:
+    sizes = check_forward(logits, op)
+    return sizes, forward_layout(sizes, logits)
+
+
+def _plan_backward(op: str, logits: Tensor, grad_h_res: Tensor) -> tuple[LiteSizes, LiteBackward]:
+    sizes = check_backward(logits, grad_h_res, op)
+    return sizes, backward_layout(sizes, logits)
+
+
+plan_forward = Plans(_plan_forward)
+plan_backward = Plans(_plan_backward)

@@ -1,6 +1,8 @@
 """One call of permutation_mix or its backward on real tensors: check, choose, compute."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from torch import Tensor
 
@@ -9,19 +11,11 @@ from ...types import Impl
 from ..common.checking import check_out
 from ..common.outputs import allocate, hand_over, without_autocast
 from . import blocked, reference
-from .checks import (
-    LiteBackward,
-    LiteForward,
-    backward_layout,
-    check_backward,
-    check_forward,
-    forward_layout,
-)
+from .checks import LiteBackward, LiteForward, plan_backward, plan_forward
 
 
 def forward(logits: Tensor, impl: Impl, out: Sequence[Tensor | None] | None = None) -> Tensor:
-    sizes = check_forward(logits)
-    layout = forward_layout(sizes, logits)
+    sizes, layout = plan_forward("permutation_mix_forward", (logits,))
     if out is not None:
         check_out("permutation_mix_forward", out, layout, logits)
     chosen = resolve("permutation_mix_forward", impl, logits)
@@ -30,8 +24,9 @@ def forward(logits: Tensor, impl: Impl, out: Sequence[Tensor | None] | None = No
         if chosen is Impl.REFERENCE:
             (h_res,) = hand_over([reference.forward(logits, sizes.N)], out)
             return h_res
-        work = LiteForward(*allocate(layout, out, (logits,), blocked))
-        blocked.forward(sizes, logits, work)
+        kernels = _kernels(chosen)
+        work = LiteForward(*allocate(layout, out, (logits,), kernels))
+        kernels.forward(sizes, logits, work)
         (h_res,) = hand_over(work, out)
         return h_res
 
@@ -39,8 +34,7 @@ def forward(logits: Tensor, impl: Impl, out: Sequence[Tensor | None] | None = No
 def backward(
     logits: Tensor, grad_h_res: Tensor, impl: Impl, out: Sequence[Tensor | None] | None = None
 ) -> Tensor:
-    sizes = check_backward(logits, grad_h_res)
-    layout = backward_layout(sizes, logits)
+    sizes, layout = plan_backward("permutation_mix_backward", (logits, grad_h_res))
     if out is not None:
         check_out("permutation_mix_backward", out, layout, logits)
     chosen = resolve("permutation_mix_backward", impl, logits)
@@ -49,7 +43,18 @@ def backward(
         if chosen is Impl.REFERENCE:
             (grad,) = hand_over([reference.backward(logits, grad_h_res, sizes.N)], out)
             return grad
-        work = LiteBackward(*allocate(layout, out, (logits, grad_h_res), blocked))
-        blocked.backward(sizes, logits, grad_h_res, work)
+        kernels = _kernels(chosen)
+        work = LiteBackward(*allocate(layout, out, (logits, grad_h_res), kernels))
+        kernels.backward(sizes, logits, grad_h_res, work)
         (grad,) = hand_over(work, out)
         return grad
+
+
+@cache
+def _kernels(impl: Impl) -> Any:
+    """The module that computes into given tensors; one with native code is loaded when chosen."""
+    if impl is Impl.CPU:
+        from . import cpu
+
+        return cpu
+    return blocked

@@ -9,9 +9,10 @@ from ...types import Impl, MhcPostBackward
 from ..common.checking import parse_impl
 from ..common.forward_mode import forward_mode_is_on
 from ..common.outputs import refuse_out, without_autocast
+from ..common.registration import needs_no_dispatcher
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import post_function
-from .checks import check_backward, check_forward, check_wanted
+from .checks import check_backward, check_forward, check_wanted, plan_forward
 
 
 def mhc_post_forward(
@@ -54,6 +55,8 @@ def mhc_post_forward(
     if out is not None:
         refuse_out("mhc_post_forward", x, h_res, h_out, h_post, bias)
         return dispatch.forward(x, h_res, h_out, h_post, bias, chosen, out)
+    if needs_no_dispatcher(x, h_res, h_out, h_post, bias):
+        return dispatch.forward(x, h_res, h_out, h_post, bias, chosen)
     if any(t is None for t in (x, h_out, h_post)):
         check_forward(x, h_res, h_out, h_post, bias)  # names the missing tensor
     result: Tensor = torch.ops.mhc.post_forward(x, h_res, h_out, h_post, bias, chosen.value)
@@ -104,6 +107,8 @@ def mhc_post_backward(
     if out is not None:
         refuse_out("mhc_post_backward", *tensors)
         return dispatch.backward(*tensors, chosen, computed, out)
+    if needs_no_dispatcher(*tensors):
+        return dispatch.backward(*tensors, chosen, computed)
     if any(t is None for t in (grad_out, x, h_out, h_post)):
         check_backward(*tensors)  # names the missing tensor
     grads = torch.ops.mhc.post_backward(*tensors, chosen.value, list(computed))
@@ -128,11 +133,13 @@ def mhc_post(
     Forward-mode differentiation needs impl="auto" or "reference".
     """
     chosen = parse_impl("mhc_post", impl)
-    check_forward(x, h_res, h_out, h_post, bias, "mhc_post")
     inputs = (x, h_res, h_out, h_post, bias)
+    plan_forward("mhc_post", inputs)
     if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE):
         with without_autocast(x):
             return reference.forward(*inputs)
+    if needs_no_dispatcher(*inputs):
+        return dispatch.forward(*inputs, chosen)
     # torch.compile sees through the operator's own autograd; torch.func needs a Function.
     traced = torch.compiler.is_compiling() or torch.compiler.is_exporting()
     use_function = torch.is_grad_enabled() and not traced

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ...types import MhcPostBackward
 from ..common.checking import Contract, check_streams, parameter_dtype, parse_wanted
+from ..common.plans import Plans
 
 
 class PostSizes(NamedTuple):
@@ -71,6 +72,22 @@ def backward_layout(
         ((d,), single),
     )
     return MhcPostBackward(*(f if w else None for f, w in zip(fields, wanted, strict=True)))
+
+
+def _plan_forward(op: str, x: Tensor, *others: Any) -> tuple[PostSizes, Any]:
+    return check_forward(*(x, *others, op)), (tuple(x.shape), x.dtype)
+
+
+def _plan_backward(
+    op: str, grad_out: Tensor, x: Tensor, *others: Any
+) -> tuple[PostSizes, MhcPostBackward]:
+    *tensors, wanted = others
+    sizes = check_backward(*(grad_out, x, *tensors, op))
+    return sizes, backward_layout(sizes, x, tensors[2], wanted)
+
+
+plan_forward = Plans(_plan_forward)
+plan_backward = Plans(_plan_backward)
 
 
 def _check_inputs(

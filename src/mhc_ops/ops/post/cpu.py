@@ -4,18 +4,24 @@ Limits: x in bfloat16, float16 or float32. grad_out, x and h_out are read in pla
 dimension is contiguous, and copied otherwise. ctypes releases the GIL during a call.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from ... import _native
 from ...types import MhcPostBackward
-from ..common.kernels import at, fresh, threads, token_rows
+from ..common.kernels import at, fresh, token_rows
 
 if TYPE_CHECKING:
     from .checks import PostSizes
 
 __all__ = ["backward", "forward", "fresh"]
+
+_forward_in = _native.packer(_native.PostForwardIn)
+_backward_in = _native.packer(_native.PostBackwardIn)
+_backward_out = _native.packer(_native.PostBackwardOut)
 
 
 def forward(
@@ -30,9 +36,12 @@ def forward(
     """Compute into `out`, a contiguous tensor; the gates and bias are contiguous too."""
     x, x_rows = token_rows(sizes.lead, x)
     h_out, h_out_rows = token_rows(sizes.lead, h_out)
-    given = _native.PostForwardIn(x_rows, h_out_rows, at(h_res), at(h_post), at(bias))
     status = _native.library().mhc_post_forward(
-        _sizes(sizes), _native.DTYPES[x.dtype], given, at(out), threads()
+        _sizes(sizes),
+        _native.DTYPES[x.dtype],
+        _forward_in(*x_rows, *h_out_rows, at(h_res), at(h_post), at(bias)),
+        at(out),
+        torch.get_num_threads(),
     )
     _native.check(status, "mhc_post_forward")
 
@@ -57,14 +66,17 @@ def backward(
     grad_out, grad_rows = token_rows(sizes.lead, grad_out)
     x, x_rows = token_rows(sizes.lead, x)
     h_out, h_out_rows = token_rows(sizes.lead, h_out)
-    given = _native.PostBackwardIn(grad_rows, x_rows, h_out_rows, at(h_res), at(h_post), at(bias))
-    made = _native.PostBackwardOut(*(at(o) for o in out), accumulate)
     status = _native.library().mhc_post_backward(
-        _sizes(sizes), _native.DTYPES[x.dtype], given, made, threads()
+        _sizes(sizes),
+        _native.DTYPES[x.dtype],
+        _backward_in(*grad_rows, *x_rows, *h_out_rows, at(h_res), at(h_post), at(bias)),
+        _backward_out(*map(at, out), accumulate),
+        torch.get_num_threads(),
     )
     _native.check(status, "mhc_post_backward")
 
 
-def _sizes(sizes: "PostSizes") -> _native.PostSizes:
+@lru_cache(maxsize=64)
+def _sizes(sizes: "PostSizes") -> bytes:
     outer = sizes.lead[0] if len(sizes.lead) == 2 else 1
-    return _native.PostSizes(outer, sizes.lead[-1], sizes.N, sizes.D)
+    return _native.packer(_native.PostSizes)(outer, sizes.lead[-1], sizes.N, sizes.D)

@@ -1,6 +1,7 @@
 """One call of MhcPost or MhcPostBackward on real tensors: check, choose, allocate, compute."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -10,7 +11,7 @@ from ...types import Impl, MhcPostBackward
 from ..common.checking import check_out, check_target
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
 from . import blocked, reference
-from .checks import backward_layout, check_backward, check_forward
+from .checks import plan_backward, plan_forward
 
 
 def forward(
@@ -22,18 +23,18 @@ def forward(
     impl: Impl,
     out: Tensor | None = None,
 ) -> Tensor:
-    sizes = check_forward(x, h_res, h_out, h_post, bias)
-    layout = (tuple(x.shape), x.dtype)
+    tensors = (x, h_res, h_out, h_post, bias)
+    sizes, layout = plan_forward("mhc_post_forward", tensors)
     if out is not None:
         check_target("mhc_post_forward", "out", out, layout, x)
     chosen = resolve("mhc_post_forward", impl, x)
     result: Tensor
     with without_autocast(x):
         if chosen is Impl.REFERENCE:
-            (result,) = hand_over([reference.forward(x, h_res, h_out, h_post, bias)], [out])
+            (result,) = hand_over([reference.forward(*tensors)], [out])
             return result
         kernels = _kernels(chosen)
-        work = allocate([layout], [out], (x, h_res, h_out, h_post, bias), kernels)
+        work = allocate([layout], None if out is None else [out], tensors, kernels)
         gates = contiguous(h_res), h_out, h_post.contiguous(), contiguous(bias)
         kernels.forward(sizes, x, *gates, *work)
         (result,) = hand_over(work, [out])
@@ -51,25 +52,24 @@ def backward(
     wanted: Sequence[bool],
     out: Sequence[Tensor | None] | None = None,
 ) -> MhcPostBackward:
-    sizes = check_backward(grad_out, x, h_res, h_out, h_post, bias)
-    layout = backward_layout(sizes, x, h_post, wanted)
+    tensors = (grad_out, x, h_res, h_out, h_post, bias)
+    sizes, layout = plan_backward("mhc_post_backward", tensors, tuple(wanted))
     if out is not None:
         check_out("mhc_post_backward", out, layout, x)
     chosen = resolve("mhc_post_backward", impl, x)
     with without_autocast(x):
         if chosen is Impl.REFERENCE:
-            grads = reference.backward(grad_out, x, h_res, h_out, h_post, bias)
+            grads = reference.backward(*tensors)
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPostBackward(*hand_over(kept, out))
         kernels = _kernels(chosen)
-        work = MhcPostBackward(
-            *allocate(layout, out, (grad_out, x, h_res, h_out, h_post, bias), kernels)
-        )
+        work = MhcPostBackward(*allocate(layout, out, tensors, kernels))
         gates = contiguous(h_res), h_out, h_post.contiguous(), contiguous(bias)
         kernels.backward(sizes, grad_out, x, *gates, work)
-        return MhcPostBackward(*hand_over(work, out))
+        return work if out is None else MhcPostBackward(*hand_over(work, out))
 
 
+@cache
 def _kernels(impl: Impl) -> Any:
     """The module that computes into given tensors; one with native code is loaded when chosen."""
     if impl is Impl.CPU:

@@ -20,8 +20,8 @@ from .checks import (
     NORM_EPS,
     POST_EPS,
     check_backward,
-    check_forward,
     check_wanted,
+    plan_forward,
     pre_numbers,
 )
 
@@ -93,6 +93,8 @@ def mhc_pre_forward(
             "mhc_pre_forward", ("gamma",), x=x, phi=phi, alpha=alpha, bias=bias, gamma=gamma
         )
         result = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
+    if convention is None and isinstance(result, MhcPreForward):
+        return result
     h_res = reoriented(result[2], x, convention) if len(alpha) == 3 else None
     h_in, h_post, _, inv_rms, h_mix, h_pre = result
     return MhcPreForward(h_in, h_post, h_res, inv_rms, h_mix, h_pre)
@@ -199,17 +201,23 @@ def mhc_pre(
     """
     numbers = pre_numbers("mhc_pre", norm_eps, hc_eps, post_eps, precision, convention)
     chosen = parse_impl("mhc_pre", impl)
-    check_forward(x, phi, alpha, bias, gamma, "mhc_pre")
     inputs = (x, phi, alpha, bias, gamma)
+    plan_forward("mhc_pre", inputs)
     if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE) and not numbers.hf32:
         with torch.autocast(x.device.type, enabled=False):
             h_in, h_post, h_res, *_ = reference.forward(*inputs, numbers)
         return MhcPre(h_in, h_post, reoriented(h_res, x, convention), x)
-    if records_gradients(*inputs):
-        outputs: Any = pre_function(*inputs, *numbers, chosen.value)
+    outputs: Any
+    plain = needs_no_dispatcher(*inputs)
+    if not plain and records_gradients(*inputs):
+        outputs = pre_function(*inputs, *numbers, chosen.value)
         h_in, h_post, h_res, handed_on, *_ = outputs
     else:
-        outputs = torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
+        outputs = (
+            dispatch.forward(*inputs, numbers, chosen)
+            if plain
+            else torch.ops.mhc.pre_forward(*inputs, *numbers, chosen.value)
+        )
         h_in, h_post, h_res, *_ = outputs
         handed_on = x.view_as(x) if torch.is_grad_enabled() else x.detach()
     h_res = reoriented(h_res, x, convention) if len(alpha) == 3 else None

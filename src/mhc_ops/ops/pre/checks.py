@@ -19,6 +19,7 @@ from ..common.checking import (
     parse_wanted,
 )
 from ..common.conventions import merge
+from ..common.plans import Plans
 
 NORM_EPS = 1e-6
 HC_EPS = 1e-6
@@ -184,6 +185,25 @@ def backward_layout(
         ((sizes.N, sizes.D), single),
     )
     return MhcPreBackward(*(f if w else None for f, w in zip(fields, wanted, strict=True)))
+
+
+def _plan_forward(
+    op: str, x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor | None
+) -> tuple[PreSizes, MhcPreForward]:
+    sizes = check_forward(x, phi, alpha, bias, gamma, op)
+    return sizes, forward_layout(sizes, x, phi)
+
+
+def _plan_backward(
+    op: str, x: Tensor, phi: Tensor, alpha: Tensor, *others: Any
+) -> tuple[PreSizes, MhcPreBackward]:
+    *tensors, wanted = others
+    sizes = check_backward(*(x, phi, alpha, *tensors, op))
+    return sizes, backward_layout(sizes, x, phi, alpha, wanted)
+
+
+plan_forward = Plans(_plan_forward)
+plan_backward = Plans(_plan_backward)
 
 
 def _contract(op: str, x: Tensor, sizes: PreSizes) -> Contract:

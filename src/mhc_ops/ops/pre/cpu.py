@@ -4,18 +4,26 @@ Limits: x in bfloat16, float16 or float32. x, grad_h_in and grad_x_post are read
 last dimension is contiguous, and copied otherwise. ctypes releases the GIL during a call.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from ... import _native
 from ...types import MhcPreBackward, MhcPreForward
-from ..common.kernels import at, fresh, threads, token_rows
+from ..common.kernels import at, fresh, token_rows
 
 if TYPE_CHECKING:
     from .checks import PreNumbers, PreSizes
 
 __all__ = ["backward", "forward", "fresh"]
+
+_forward_in = _native.packer(_native.ForwardIn)
+_forward_out = _native.packer(_native.ForwardOut)
+_backward_in = _native.packer(_native.BackwardIn)
+_backward_out = _native.packer(_native.BackwardOut)
+_NO_ROWS = (0, 0, 0, 0)
 
 
 def forward(
@@ -30,10 +38,13 @@ def forward(
 ) -> None:
     """Compute the entries of `out` that are not None (contiguous tensors)."""
     x, x_rows = token_rows(sizes.lead, x)
-    given = _native.ForwardIn(x_rows, at(phi), at(alpha), at(bias), at(gamma))
-    made = _native.ForwardOut(*(at(o) for o in out))
     status = _native.library().mhc_pre_forward(
-        _sizes(sizes), _native.DTYPES[x.dtype], _numbers(numbers), given, made, threads()
+        _sizes(sizes),
+        _native.DTYPES[x.dtype],
+        _numbers(numbers),
+        _forward_in(*x_rows, at(phi), at(alpha), at(bias), at(gamma)),
+        _forward_out(*map(at, out)),
+        torch.get_num_threads(),
     )
     _native.check(status, "mhc_pre_forward")
 
@@ -64,31 +75,30 @@ def backward(
     """
     x, x_rows = token_rows(sizes.lead, x)
     grad_h_in, grad_h_in_rows = token_rows(sizes.lead, grad_h_in)
-    if grad_x_post is None:
-        post_rows = _native.Rows()
-    else:
+    post_rows = _NO_ROWS
+    if grad_x_post is not None:
         grad_x_post, post_rows = token_rows(sizes.lead, grad_x_post)
-    given = _native.BackwardIn(
-        x_rows,
-        grad_h_in_rows,
-        post_rows,
-        *(at(t) for t in (phi, alpha, gamma, grad_h_post, grad_h_res)),
-        *(at(t) for t in (inv_rms, h_mix, h_pre, h_post)),
-    )
-    made = _native.BackwardOut(*(at(o) for o in out), accumulate)
+    others = (phi, alpha, gamma, grad_h_post, grad_h_res, inv_rms, h_mix, h_pre, h_post)
     status = _native.library().mhc_pre_backward(
-        _sizes(sizes), _native.DTYPES[x.dtype], _numbers(numbers), given, made, threads()
+        _sizes(sizes),
+        _native.DTYPES[x.dtype],
+        _numbers(numbers),
+        _backward_in(*x_rows, *grad_h_in_rows, *post_rows, *map(at, others)),
+        _backward_out(*map(at, out), accumulate),
+        torch.get_num_threads(),
     )
     _native.check(status, "mhc_pre_backward")
 
 
-def _sizes(sizes: "PreSizes") -> _native.Sizes:
+@lru_cache(maxsize=64)
+def _sizes(sizes: "PreSizes") -> bytes:
     outer = sizes.lead[0] if len(sizes.lead) == 2 else 1
-    return _native.Sizes(outer, sizes.lead[-1], sizes.N, sizes.D, sizes.F)
+    return _native.packer(_native.Sizes)(outer, sizes.lead[-1], sizes.N, sizes.D, sizes.F)
 
 
-def _numbers(numbers: "PreNumbers") -> _native.Numbers:
-    return _native.Numbers(
+@lru_cache(maxsize=64)
+def _numbers(numbers: "PreNumbers") -> bytes:
+    return _native.packer(_native.Numbers)(
         numbers.norm_eps,
         numbers.hc_eps,
         numbers.post_scale,

@@ -11,13 +11,7 @@ from ...types import Impl, MhcPreBackward, MhcPreForward
 from ..common.checking import check_out
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
 from . import blocked, reference
-from .checks import (
-    PreNumbers,
-    backward_layout,
-    check_backward,
-    check_forward,
-    forward_layout,
-)
+from .checks import PreNumbers, plan_backward, plan_forward
 
 
 def forward(
@@ -30,17 +24,17 @@ def forward(
     impl: Impl,
     out: Sequence[Tensor | None] | None = None,
 ) -> MhcPreForward:
-    sizes = check_forward(x, phi, alpha, bias, gamma)
-    layout = forward_layout(sizes, x, phi)
+    tensors = (x, phi, alpha, bias, gamma)
+    sizes, layout = plan_forward("mhc_pre_forward", tensors)
     if out is not None:
         check_out("mhc_pre_forward", out, layout, x)
     chosen = resolve("mhc_pre_forward", impl, x)
     with without_autocast(x):
         if chosen is Impl.REFERENCE:
-            result = reference.forward(x, phi, alpha, bias, gamma, numbers)
+            result = reference.forward(*tensors, numbers)
             return MhcPreForward(*hand_over(result, out))
         kernels = _kernels(chosen)
-        work = MhcPreForward(*allocate(layout, out, (x, phi, alpha, bias, gamma), kernels))
+        work = MhcPreForward(*allocate(layout, out, tensors, kernels))
         kernels.forward(
             sizes,
             x,
@@ -51,7 +45,7 @@ def forward(
             numbers,
             work,
         )
-        return MhcPreForward(*hand_over(work, out))
+        return work if out is None else MhcPreForward(*hand_over(work, out))
 
 
 def backward(
@@ -73,38 +67,18 @@ def backward(
     out: Sequence[Tensor | None] | None = None,
 ) -> MhcPreBackward:
     saved = (inv_rms, h_mix, h_pre, h_post)
-    sizes = check_backward(
-        x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, *saved, gamma, grad_x_post
-    )
-    layout = backward_layout(sizes, x, phi, alpha, wanted)
+    tensors = (x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, *saved, gamma, grad_x_post)
+    sizes, layout = plan_backward("mhc_pre_backward", tensors, tuple(wanted))
     if out is not None:
         check_out("mhc_pre_backward", out, layout, x)
     chosen = resolve("mhc_pre_backward", impl, x)
     with without_autocast(x):
         if chosen is Impl.REFERENCE:
-            grads = reference.backward(
-                x,
-                phi,
-                alpha,
-                grad_h_in,
-                grad_h_post,
-                grad_h_res,
-                *saved,
-                gamma,
-                grad_x_post,
-                numbers,
-            )
+            grads = reference.backward(*tensors, numbers)
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPreBackward(*hand_over(kept, out))
         kernels = _kernels(chosen)
-        work = MhcPreBackward(
-            *allocate(
-                layout,
-                out,
-                (x, phi, alpha, grad_h_in, grad_h_post, grad_h_res, *saved, gamma, grad_x_post),
-                kernels,
-            )
-        )
+        work = MhcPreBackward(*allocate(layout, out, tensors, kernels))
         kernels.backward(
             sizes,
             x,
@@ -122,7 +96,7 @@ def backward(
             numbers,
             work,
         )
-        return MhcPreBackward(*hand_over(work, out))
+        return work if out is None else MhcPreBackward(*hand_over(work, out))
 
 
 @cache

@@ -11,6 +11,7 @@ from ...types import Impl, Sinkhorn
 from ..common.checking import parse_impl
 from ..common.forward_mode import forward_mode_is_on
 from ..common.outputs import refuse_out
+from ..common.registration import needs_no_dispatcher
 from . import dispatch, reference, torch_op  # noqa: F401  # torch_op registers torch.ops.mhc
 from .autograd import sinkhorn_function
 from .checks import (
@@ -21,6 +22,7 @@ from .checks import (
     TEMPERATURE,
     check_backward,
     check_forward,
+    plan_forward,
     sinkhorn_numbers,
 )
 
@@ -107,11 +109,13 @@ def sinkhorn(
     """
     numbers = sinkhorn_numbers("sinkhorn", num_iters, eps, eps_mode, order, temperature, convention)
     chosen = parse_impl("sinkhorn", impl)
-    check_forward(logits, "sinkhorn")
+    plan_forward("sinkhorn", (logits,), return_defect)
     result: Any
     if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE):
         with torch.autocast(logits.device.type, enabled=False):
             result = reference.forward(logits, numbers, return_defect)
+    elif needs_no_dispatcher(logits):
+        result = dispatch.forward(logits, numbers, return_defect, chosen)
     elif torch.is_grad_enabled() and not torch.compiler.is_compiling():
         result = sinkhorn_function(logits, *numbers, return_defect, chosen.value)
     else:
@@ -152,6 +156,8 @@ def sinkhorn_forward(
     if out is not None:
         refuse_out("sinkhorn_forward", logits)
         return dispatch.forward(logits, numbers, return_defect, chosen, out)
+    if needs_no_dispatcher(logits):
+        return dispatch.forward(logits, numbers, return_defect, chosen)
     check_forward(logits)
     h_res, row_defect, column_defect = torch.ops.mhc.sinkhorn_forward(
         logits, *numbers, return_defect, chosen.value
@@ -199,6 +205,8 @@ def sinkhorn_backward(
     if out is not None:
         refuse_out("sinkhorn_backward", logits, grad_h_res)
         return dispatch.backward(logits, grad_h_res, numbers, chosen, out)
+    if needs_no_dispatcher(logits, grad_h_res):
+        return dispatch.backward(logits, grad_h_res, numbers, chosen)
     check_backward(logits, grad_h_res)
     grad: Tensor = torch.ops.mhc.sinkhorn_backward(logits, grad_h_res, *numbers, chosen.value)
     return grad

@@ -12,6 +12,7 @@ from ...errors import DtypeError, ShapeError
 from ...types import Sinkhorn
 from ..common.checking import Contract, check_is_tensor
 from ..common.conventions import merge
+from ..common.plans import Plans
 
 NUM_ITERS = 20
 EPS = 1e-6
@@ -123,3 +124,19 @@ def forward_layout(sizes: SinkhornSizes, logits: Tensor, return_defect: bool) ->
 
 def backward_layout(sizes: SinkhornSizes, logits: Tensor) -> SinkhornBackward:
     return SinkhornBackward(((*sizes.lead, sizes.N, sizes.N), logits.dtype))
+
+
+def _plan_forward(op: str, logits: Tensor, defect: bool) -> tuple[SinkhornSizes, Sinkhorn]:
+    sizes = check_forward(logits, op)
+    return sizes, forward_layout(sizes, logits, defect)
+
+
+def _plan_backward(
+    op: str, logits: Tensor, grad_h_res: Tensor
+) -> tuple[SinkhornSizes, SinkhornBackward]:
+    sizes = check_backward(logits, grad_h_res, op)
+    return sizes, backward_layout(sizes, logits)
+
+
+plan_forward = Plans(_plan_forward)
+plan_backward = Plans(_plan_backward)

@@ -3,13 +3,15 @@
 Limits: float32; other layouts than dense are copied. ctypes releases the GIL during a call.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from ... import _native
 from ...types import Sinkhorn
-from ..common.kernels import at, fresh, threads
+from ..common.kernels import at, fresh
 
 if TYPE_CHECKING:
     from .checks import SinkhornBackward, SinkhornNumbers, SinkhornSizes
@@ -29,8 +31,8 @@ def forward(
         sizes.N,
         _numbers(numbers),
         at(logits),
-        *(at(t) for t in out),
-        threads(),
+        *map(at, out),
+        torch.get_num_threads(),
     )
     _native.check(status, "sinkhorn_forward")
 
@@ -50,13 +52,14 @@ def backward(
         at(logits),
         at(grad_h_res),
         at(out.grad_logits),
-        threads(),
+        torch.get_num_threads(),
     )
     _native.check(status, "sinkhorn_backward")
 
 
-def _numbers(numbers: "SinkhornNumbers") -> _native.SinkhornNumbers:
-    return _native.SinkhornNumbers(
+@lru_cache(maxsize=64)
+def _numbers(numbers: "SinkhornNumbers") -> bytes:
+    return _native.packer(_native.SinkhornNumbers)(
         numbers.eps,
         numbers.temperature,
         numbers.num_iters,

@@ -1,6 +1,7 @@
 """One call of sinkhorn or its backward on real tensors: check, choose, allocate, compute."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -10,14 +11,7 @@ from ...types import Impl, Sinkhorn
 from ..common.checking import check_out
 from ..common.outputs import allocate, hand_over, without_autocast
 from . import blocked, reference
-from .checks import (
-    SinkhornBackward,
-    SinkhornNumbers,
-    backward_layout,
-    check_backward,
-    check_forward,
-    forward_layout,
-)
+from .checks import SinkhornBackward, SinkhornNumbers, plan_backward, plan_forward
 
 
 def forward(
@@ -27,8 +21,7 @@ def forward(
     impl: Impl,
     out: Sequence[Tensor | None] | None = None,
 ) -> Sinkhorn:
-    sizes = check_forward(logits)
-    layout = forward_layout(sizes, logits, return_defect)
+    sizes, layout = plan_forward("sinkhorn_forward", (logits,), return_defect)
     if out is not None:
         check_out("sinkhorn_forward", out, layout, logits)
     chosen = resolve("sinkhorn_forward", impl, logits)
@@ -39,7 +32,7 @@ def forward(
         kernels = _kernels(chosen)
         work = Sinkhorn(*allocate(layout, out, (logits,), kernels))
         kernels.forward(sizes, logits, numbers, work)
-        return Sinkhorn(*hand_over(work, out))
+        return work if out is None else Sinkhorn(*hand_over(work, out))
 
 
 def backward(
@@ -49,8 +42,7 @@ def backward(
     impl: Impl,
     out: Sequence[Tensor | None] | None = None,
 ) -> Tensor:
-    sizes = check_backward(logits, grad_h_res)
-    layout = backward_layout(sizes, logits)
+    sizes, layout = plan_backward("sinkhorn_backward", (logits, grad_h_res))
     if out is not None:
         check_out("sinkhorn_backward", out, layout, logits)
     chosen = resolve("sinkhorn_backward", impl, logits)
@@ -66,6 +58,7 @@ def backward(
         return grad
 
 
+@cache
 def _kernels(impl: Impl) -> Any:
     """The module that computes into given tensors; one with native code is loaded when chosen."""
     if impl is Impl.CPU:
