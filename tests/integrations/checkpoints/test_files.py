@@ -1,20 +1,15 @@
-"""Checkpoints on disk: every other byte untouched, bounded memory, nothing half-written."""
+"""Checkpoints on disk: every other byte untouched, the convention beside them, bounded memory."""
 
-import errno
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -23,56 +18,8 @@ from mhc_ops.errors import ArgumentError, FileError
 from mhc_ops.integrations.checkpoints import convert_checkpoint, read_convention
 from mhc_ops.integrations.checkpoints.safetensors_io import read_header
 
-from .libraries import LIBRARIES, draw
+from .on_disk import load_folder, megatron, strangers, write_shards
 from .test_state_dict import any_bits, assert_same, ours
-
-
-def strangers() -> dict[str, torch.Tensor]:
-    """Tensors of every dtype the format has, with any bits, and the awkward shapes."""
-    plain = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int8, torch.uint8)
-    wide = (torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64)
-    eight = (torch.float8_e4m3fn, torch.float8_e5m2)
-    tensors = {f"w.{dtype}": any_bits(3, 5, dtype=dtype) for dtype in (*plain, *wide, *eight)}
-    tensors["flag"] = torch.tensor([True, False, True])
-    tensors["scalar"] = any_bits()
-    tensors["nothing"] = torch.empty(0, 4)
-    tensors["ключ"] = any_bits(2)
-    return tensors
-
-
-def megatron(layers=2) -> dict[str, torch.Tensor]:
-    return {
-        f"decoder.layers.{k}.attn_hc.{name}": t
-        for k in range(layers)
-        for name, t in draw(LIBRARIES["megatron_main"], 1, k, torch.float32).items()
-    }
-
-
-def write_shards(folder: Path, tensors, shards: int, index=True) -> None:
-    """Deal the tensors out to shards one by one, so that every hyper-connection is torn apart."""
-    folder.mkdir()
-    weight_map = {}
-    for k in range(shards):
-        part = {name: t for i, (name, t) in enumerate(tensors.items()) if i % shards == k}
-        file = f"model-{k + 1:05}-of-{shards:05}.safetensors"
-        save_file(part, folder / file, {"format": "pt", "shard": str(k)})
-        weight_map.update(dict.fromkeys(part, file))
-    if index:
-        described = {"metadata": {}, "weight_map": weight_map}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(described))
-
-
-def load_folder(folder: Path) -> dict[str, torch.Tensor]:
-    tensors: dict[str, torch.Tensor] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        tensors.update(load_file(file))
-    return tensors
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_one_file_there_and_back(folder):
@@ -143,6 +90,17 @@ def test_a_file_may_become_a_folder_and_itself(folder):
     assert_same(load_file("a.safetensors"), load_file("empty/model.safetensors"))
     convert_checkpoint("a.safetensors", "a.safetensors", target="ours")
     assert_same(load_file("a.safetensors"), tensors)
+
+
+def test_a_link_is_written_through(folder):
+    save_file(ours(), "a.safetensors")
+    Path("store").mkdir()
+    Path("b.safetensors").symlink_to("store/blob")
+    convert_checkpoint("a.safetensors", "b.safetensors", source="ours", target="deepseek")
+    assert Path("b.safetensors").is_symlink()
+    assert sorted(os.listdir("store")) == ["blob"]
+    convert_checkpoint("b.safetensors", "c.safetensors", target="ours")
+    assert_same(load_file("c.safetensors"), load_file("a.safetensors"))
 
 
 def test_widths_that_differ_within_a_hyper_connection(folder):
@@ -228,80 +186,6 @@ def test_progress_ends_at_the_total(folder, monkeypatch):
     assert len(told) > 60
 
 
-def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-@contextmanager
-def largest_file(size: int):
-    """The system refuses to write files beyond `size` bytes, as a full disk refuses."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("target", ["b.safetensors", "b"])
-@pytest.mark.parametrize("room", [0, 300, 700, 5000, 9000])
-def test_a_failing_write_leaves_nothing(folder, target, room):
-    save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
-    if target == "b.safetensors":
-        save_file({"old": torch.ones(3)}, target)
-    before = snapshot(folder)
-    with (
-        pytest.raises(FileError, match=rf"^{target}: cannot be written \(File too large\)"),
-        largest_file(room),
-    ):
-        convert_checkpoint("a.safetensors", target, source="megatron_main", target="ours")
-    assert snapshot(folder) == before
-    assert not (folder / "b").exists()
-
-
-def test_a_full_disk_is_named(folder, monkeypatch):
-    def sync(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", sync)
-    save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
-    before = snapshot(folder)
-    with pytest.raises(FileError, match=r"^b: cannot be written \(no space left there\)\.$"):
-        convert_checkpoint("a.safetensors", "b", source="megatron_main", target="ours")
-    assert snapshot(folder) == before
-
-
-@pytest.mark.parametrize(
-    ("harm", "text"),
-    [(os.unlink, r"cannot be read \(No such file"), (lambda p: os.truncate(p, 700), "shorter")],
-)
-def test_a_source_that_goes_away_is_named(folder, harm, text):
-    save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
-    with pytest.raises(FileError, match=rf"^a\.safetensors: .*{text}"):
-        convert_checkpoint(
-            *("a.safetensors", "b"),
-            source="megatron_main",
-            target="ours",
-            progress=lambda done, total: harm("a.safetensors") if done == 0 else None,
-        )
-    assert not Path("b").exists()
-
-
-def test_an_interruption_leaves_nothing(folder):
-    save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
-    before = snapshot(folder)
-
-    def stop(done, total):
-        if done > total / 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        convert_checkpoint(
-            "a.safetensors", "b", source="megatron_main", target="ours", progress=stop
-        )
-    assert snapshot(folder) == before
-
-
 def test_nothing_is_seen_before_it_is_complete(folder):
     save_file({**megatron(), "w": torch.zeros(3000)}, "a.safetensors")
     seen = []
@@ -355,97 +239,3 @@ def test_memory_does_not_grow_with_the_checkpoint(folder):
     )
     assert int(done.stdout) < 48 * 1024, done.stdout
     assert Path("b/model.safetensors").stat().st_size > SIZE
-
-
-def test_places_that_cannot_be_written(folder):
-    save_file(ours(), "a.safetensors")
-    Path("full").mkdir()
-    Path("full/config.json").write_text("{}")
-    Path("file").write_text("")
-    for target, text in (
-        ("full", "not replaced, it already holds files"),
-        ("file", "cannot become a folder"),
-        ("no/b.safetensors", "is not a folder"),
-        ("b.pt", "unknown format .pt"),
-        ("b" * 300, "cannot be written"),
-    ):
-        before = snapshot(folder)
-        with pytest.raises(FileError, match=text):
-            convert_checkpoint("a.safetensors", target, source="ours", target="cann")
-        assert snapshot(folder) == before
-
-
-def damaged_index(change) -> None:
-    path = Path("mega/model.safetensors.index.json")
-    described = json.loads(path.read_text())
-    change(described)
-    path.write_text(json.dumps(described))
-
-
-INDEXES = {
-    "gone": (lambda d: d["weight_map"].update(more="no.safetensors"), "no such file"),
-    "outside": (lambda d: d["weight_map"].update(more="../a.safetensors"), "no file beside it"),
-    "elsewhere": (lambda d: d["weight_map"].popitem(), "in no file, but it is in model-0000"),
-    "absent": (
-        lambda d: d["weight_map"].update(more=next(iter(d["weight_map"].values()))),
-        "has more in model-00001-of-00002.safetensors, but it is in none",
-    ),
-    "no map": (lambda d: d.pop("weight_map"), 'an object "weight_map"'),
-    "list": (lambda d: d.update(weight_map=[1]), 'an object "weight_map"'),
-}
-
-
-@pytest.mark.parametrize("case", INDEXES)
-def test_a_lying_index_is_refused(folder, case):
-    write_shards(folder / "mega", megatron(), 2)
-    change, text = INDEXES[case]
-    damaged_index(change)
-    with pytest.raises(FileError, match=text):
-        convert_checkpoint("mega", "b", source="megatron_main", target="ours")
-    assert not Path("b").exists()
-
-
-def test_sources_that_are_none(folder):
-    Path("empty").mkdir()
-    Path("a.bin").write_bytes(b"x")
-    Path("short.safetensors").write_bytes(b"1234")
-    Path("twice").mkdir()
-    save_file(ours(), "twice/a.safetensors")
-    save_file(ours(), "twice/b.safetensors")
-    for source, text in (
-        ("empty", "holds no .safetensors file"),
-        ("a.bin", "unknown format .bin"),
-        ("short.safetensors", "is no .safetensors file"),
-        ("gone", "no such file"),
-        ("twice", r"is both in twice/a\.safetensors and in twice/b\.safetensors"),
-    ):
-        with pytest.raises(FileError, match=text):
-            convert_checkpoint(source, "out", source="ours", target="cann")
-
-
-def test_shapes_beyond_64_bits_are_refused(folder):
-    header = {"w": {"dtype": "F32", "shape": [0, 1 << 70], "data_offsets": [0, 0]}}
-    text = json.dumps(header).encode()
-    Path("a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
-    with pytest.raises(FileError, match="no tensor has the shape"):
-        convert_checkpoint("a.safetensors", "b", source="ours", target="cann")
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data())
-def test_a_damaged_header_is_refused_or_converted(data, folder):
-    """Bytes changed or cut off: an error of ours or a converted file, and no leftovers."""
-    path = folder / "a.safetensors"
-    save_file({**ours(), "w": torch.zeros(4)}, path)
-    damaged = bytearray(path.read_bytes())
-    length = 8 + int.from_bytes(damaged[:8], "little")
-    for _ in range(data.draw(st.integers(1, 3))):
-        damaged[data.draw(st.integers(0, length - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.one_of(st.just(len(damaged)), st.integers(0, len(damaged))))
-    path.write_bytes(damaged[:cut])
-    with suppress(ArgumentError):
-        convert_checkpoint(path, "b.safetensors", source="ours", target="cann")
-    left = set(os.listdir(folder))
-    assert left <= {"a.safetensors", "b.safetensors", "b.convention.json"}

@@ -145,15 +145,14 @@ def _write(path: Path, checkpoint: Checkpoint, plan: Plan, progress: Progress) -
     progress(0, total)
     sidecar = plan.stored.to_json() + "\n"
     written = list(files)
-    path = path.resolve()
     with ExitStack() as stack:
         if path.suffix == ".safetensors":
-            beside = sidecar_of(path)
-            stack.enter_context(replacing(beside)).write_text(sidecar, encoding="utf-8")
-            folder, names = None, {path.name: stack.enter_context(replacing(path))}
-            written.append(beside.name)
+            beside = stack.enter_context(replacing(sidecar_of(path).resolve()))
+            beside.write_text(sidecar, encoding="utf-8")
+            folder, names = None, {path.name: stack.enter_context(replacing(path.resolve()))}
+            written.append(sidecar_of(path).name)
         else:
-            folder = stack.enter_context(replacing(path))
+            folder = stack.enter_context(replacing(path.resolve()))
             folder.mkdir()
             names = {file: folder / file for file in files}
         for file, content in files.items():

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, DtypeError, ShapeError
+from ...ops.lite.checks import MOST_STREAMS
 from .layouts import SCALARS, Layout
-
-MOST_PERMUTED = 6
 
 
 class Parameters(NamedTuple):
@@ -253,7 +252,7 @@ def _streams(rows: int, form: int) -> int | None:
     n = isqrt(rows + 1) - 1
     if n * n + 2 * n == rows:
         return n
-    return next((k for k in range(2, MOST_PERMUTED + 1) if 2 * k + factorial(k) == rows), None)
+    return next((k for k in range(2, MOST_STREAMS + 1) if 2 * k + factorial(k) == rows), None)
 
 
 def _transposed(parameters: Parameters, n: int) -> Parameters:
