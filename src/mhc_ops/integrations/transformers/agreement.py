@@ -28,21 +28,22 @@ def check_agreement(family: Family) -> None:
     for pair in family.pairs:
         if _parameters(pair[0]) != _parameters(pair[1]):
             raise _refusal(family, pair, "its arguments are not the ones known here")
-    generator = torch.Generator().manual_seed(0)
-    x = 2 * torch.randn(2, 3, _CONFIG.hc_mult, _CONFIG.hidden_size, generator=generator)
-    for pair, build in _trials(family, generator):
-        try:
-            with torch.device("cpu"), torch.no_grad():
+    with torch.device("cpu"), torch.autocast("cpu", enabled=False), torch.no_grad():
+        generator = torch.Generator("cpu").manual_seed(0)
+        shape = (2, 3, _CONFIG.hc_mult, _CONFIG.hidden_size)
+        x = 2 * torch.randn(shape, generator=generator, dtype=torch.float32)
+        for pair, build in _trials(family, generator):
+            try:
                 module = build()
                 theirs = _run(module, x)
                 family.swap(module)
                 ours = _run(module, x)
-        except Exception as error:
-            raise _refusal(family, pair, f"a trial run failed: {error!r}") from error
-        if pair is family.connection:
-            theirs[0] = (*theirs[0], x)
-        if not _same(theirs, ours):
-            raise _refusal(family, pair, "a trial run gave other values")
+            except Exception as error:
+                raise _refusal(family, pair, f"a trial run failed: {error!r}") from error
+            if pair is family.connection:
+                theirs[0] = (*theirs[0], x)
+            if not _same(theirs, ours):
+                raise _refusal(family, pair, "a trial run gave other values")
 
 
 def _trials(
