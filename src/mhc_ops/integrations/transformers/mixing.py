@@ -9,23 +9,23 @@ from ...convention import Convention
 from ...ops.head.api import stream_head
 from ...ops.post.api import mhc_post
 from ...ops.pre.api import mhc_pre
-from ...ops.sinkhorn.api import sinkhorn
+from ...ops.pre_sinkhorn.api import mhc_pre_sinkhorn
 
 
 def connect(self: Any, hidden_streams: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """post, comb, collapsed as the module's own forward, and the streams to give to `write_back`.
 
-    The last is what mhc_pre hands on: its gradient is added inside mhc_pre's backward.
+    The last is what the operator hands on: its gradient is added inside the operator's backward.
     """
-    collapsed, post, logits, handed_on = mhc_pre(
+    collapsed, post, comb, handed_on = mhc_pre_sinkhorn(
         hidden_streams,
         *_single(hidden_streams, self.fn, self.scale, self.base),
         norm_eps=self.input_norm.eps,
         hc_eps=self.hc_eps,
+        # Theirs normalises the columns once before it counts iterations, so 0 of them are 1.
+        num_iters=max(1, self.hc_sinkhorn_iters),
+        eps=self.hc_eps,
     )
-    assert logits is not None  # scale has three entries
-    # Theirs normalises the columns once before it counts iterations, so 0 of them are 1.
-    comb = sinkhorn(logits, num_iters=max(1, self.hc_sinkhorn_iters), eps=self.hc_eps)
     return post, comb, collapsed, handed_on
 
 

@@ -1,6 +1,7 @@
 """accelerate() against the unpatched models: values, gradients, bfloat16, autocast, generation."""
 
 from copy import deepcopy
+from importlib import import_module
 
 import pytest
 import torch
@@ -177,3 +178,26 @@ def mixing_logits(connection, x):
     z = flat * (flat.square().mean(-1, keepdim=True) + 1e-6).rsqrt() @ connection.fn.T
     n = x.shape[-2]
     return z * connection.scale.repeat_interleave(torch.tensor([n, n, n * n])) + connection.base
+
+
+def test_the_streams_pass_through_every_operator_in_turn(family):
+    """So the residual's gradient is added inside mhc_pre's backward, not by a node of its own."""
+    layer = _layers(accelerate(random_model(family)))[0]
+    (_, attention) = family_of(family).layer_kinds[0]
+    layer.self_attn.forward = lambda h=None, hidden_states=None, **_: attention(
+        hidden_states if h is None else h
+    )
+    layer.mlp.forward = lambda h, input_ids=None: h
+    x = torch.randn(1, 3, 4, 256, requires_grad=True)
+    out = layer(x)
+    node = (out[0] if isinstance(out, tuple) else out).grad_fn
+    chain = [node.name()]
+    while node.next_functions:
+        node = node.next_functions[0][0]
+        chain.append(node.name())
+    pre, post = "_PreForwardFunctionBackward", "OperatorFunctionBackward"
+    assert chain == [post, pre, post, pre, "torch::autograd::AccumulateGrad"]
+
+
+def family_of(name):
+    return import_module(f"mhc_ops.integrations.transformers.{name}").FAMILY
