@@ -66,12 +66,12 @@ def measure(
         "l2_gb_s": median(cache),
         "phi_from_l2_ms": 4 * shape.F * shape.N * shape.D / median(cache) * 1e-6,
         "kept_bytes": kept,
-        "peak_extra_mb": _extra_megabytes(found.get("ours, preallocated", found["ours"])),
+        "peak_extra_mb": extra_megabytes(found.get("ours, preallocated", found["ours"])),
         "kernels": _native.describe(),
         "threads": threads,
         "torch": torch.__version__,
         "mhc_ops": __version__,
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -83,7 +83,7 @@ def _calls(run: Callable[[], Any]) -> int:
     return max(1, min(200, int(0.02 / (time.perf_counter() - begin))))
 
 
-def _extra_megabytes(run: Callable[[], Any]) -> float:
+def extra_megabytes(run: Callable[[], Any]) -> float:
     """How far one call pushes the resident size beyond its inputs and outputs; Linux alone.
 
     In a thread of its own, since the kernels keep a workspace for each calling thread.
@@ -102,7 +102,7 @@ def _status_kb(field: str) -> int:
     return next(int(row.split()[1]) for row in text.splitlines() if row.startswith(field))
 
 
-def _commit() -> str:
+def commit() -> str:
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=ROOT,

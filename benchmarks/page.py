@@ -1,7 +1,10 @@
 """docs/performance.md and its picture, made from the rows of the runs."""
 
+import json
 from pathlib import Path
 from typing import Any
+
+from .registry import OPERATORS
 
 _BARS = (("eager", "#9aa5b1"), ("compiled", "#f0a04b"), ("torch", "#7fb069"), ("ours", "#2f6690"))
 
@@ -40,10 +43,71 @@ _HEAD = (
 )
 
 
-def write(rows: list[dict[str, Any]], folder: Path) -> None:
-    """performance.md and performance.svg."""
+_MODEL_HEAD = (
+    "| what | dtype | ms | patched | faster | mHC ms | patched | faster | mHC share | patched "
+    "| extra MB | patched |\n|" + "---|" * 12
+)
+
+
+def model_line(row: dict[str, Any]) -> str:
+    """One row of the table of whole models."""
+    pairs = [
+        (row[key]["unpatched"], row[key]["patched"]) for key in ("ms", "mhc_ms", "peak_extra_mb")
+    ]
+    (before, after), (mixing_before, mixing_after), memory = pairs
+    cells = (
+        row["mode"],
+        row["dtype"],
+        f"{before:.4g}",
+        f"{after:.4g}",
+        f"{before / after:.2f}x",
+        f"{mixing_before:.4g}",
+        f"{mixing_after:.4g}",
+        f"{mixing_before / mixing_after:.1f}x",
+        f"{mixing_before / before:.0%}",
+        f"{mixing_after / after:.0%}",
+        *(f"{megabytes:.0f}" for megabytes in memory),
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def write(results: Path, machine: str, folder: Path) -> None:
+    """performance.md and performance.svg from the rows stored in `results` for this machine."""
+    rows = [row for name in OPERATORS for row in _stored(results, name, machine)]
+    models = _stored(results, "model", machine)
+    text = "".join([_operators(rows) if rows else "", _models(models) if models else ""])
+    (folder / "performance.md").write_text(text)
+    if rows:
+        picture = _picture([r for r in rows if best_compiled(r)])
+        (folder / "performance.svg").write_text(picture)
+
+
+def _stored(results: Path, kind: str, machine: str) -> list[dict[str, Any]]:
+    file = results / f"{kind}-{machine}.jsonl"
+    return [json.loads(row) for row in file.read_text().splitlines()] if file.exists() else []
+
+
+def _models(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
-    text = f"""# Measured speed
+    return f"""
+## Whole models
+
+`benchmarks/model_step.py --page`: {first["model"]} of transformers {first["transformers"]}, hidden
+{first["hidden"]}, {first["layers"]} layers, {first["tokens"]} tokens, before and after
+`mhc_ops.integrations.transformers.accelerate`, by turns in one process; {first["threads"]} threads,
+kernels: {first["kernels"]}, torch {first["torch"]}, commit {first["commit"]}, load average
+{first["load"]:.1f}. "step" is forward, loss and backward, "prefill" a forward without gradients;
+"mHC ms" is the time inside the hyper-connections, the mixing of the streams and the head; "extra
+MB" is what one call adds to the process's memory at its peak.
+
+{_MODEL_HEAD}
+{chr(10).join(model_line(r) for r in rows)}
+"""
+
+
+def _operators(rows: list[dict[str, Any]]) -> str:
+    first = rows[0]
+    return f"""# Measured speed
 
 Made by `make bench` (`benchmarks/run.py --page`) from `benchmarks/results/`; do not edit. Medians
 of interleaved runs in one process, bfloat16, gamma and grad_x_post present, {first["threads"]}
@@ -66,8 +130,6 @@ backward.
 {_subsets(rows)}
 {_kept(rows)}
 {_decode(rows)}"""
-    (folder / "performance.md").write_text(text)
-    (folder / "performance.svg").write_text(_picture([r for r in rows if best_compiled(r)]))
 
 
 def _subsets(rows: list[dict[str, Any]]) -> str:

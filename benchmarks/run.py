@@ -64,9 +64,7 @@ def main() -> int:
         with _results(options, name).open("w") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
     if options.page:
-        found = [_results(options, name) for name in OPERATORS]
-        lines = [line for path in found if path.exists() for line in path.read_text().splitlines()]
-        page.write([json.loads(line) for line in lines], ROOT / "docs")
+        page.write(options.out, f"{platform.machine()}-{options.threads}", ROOT / "docs")
     return 0
 
 

@@ -8,7 +8,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/pre.md", "docs/conventions.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/pre.md", "docs/conventions.md", "docs/transformers.md"]
+)
 def test_examples_run(page):
     blocks = re.findall(
         r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL

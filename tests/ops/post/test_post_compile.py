@@ -51,6 +51,18 @@ def test_inference_and_frozen_inputs(impl):
         assert_same_bits((got,), (backward(impl, c).grad_h_out,))
 
 
+@pytest.mark.parametrize("h_res", [True, False])
+def test_arguments_left_at_their_defaults(h_res):
+    """The dispatcher drops them from a traced call, and with them their place in the gradients."""
+    c = make_post_inputs(34, 3, 20, h_res=h_res, bias=False)
+    made = leaves(c)
+    compiled = torch.compile(mhc_post, fullgraph=True, backend="aot_eager")
+    out = compiled(*(made[name] for name in ("x", "h_res", "h_out", "h_post")))
+    names = [name for name, t in made.items() if t is not None]
+    grads = torch.autograd.grad(out, [made[name] for name in names], c.grad_out)
+    assert_same_bits(grads, tuple(autograd("auto", c, names).values()))
+
+
 class Block(torch.nn.Module):
     def __init__(self, impl):
         super().__init__()

@@ -26,7 +26,7 @@ def differentiate_forward(ctx: Any, grad_out: Tensor | None) -> tuple[Tensor | N
     if grad_out is None:
         return (None,) * 6
     x, h_res, h_out, h_post, bias = ctx.saved_tensors
-    needed = list(ctx.needs_input_grad[:5])
+    needed = [*ctx.needs_input_grad, False][:5]  # a traced call leaves an absent bias out
     # Without h_res the residual's gradient is grad_out itself: handed through, not copied.
     through = grad_out if needed[0] and h_res is None else None
     wanted = [needed[0] and through is None, *needed[1:]]
