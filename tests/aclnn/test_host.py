@@ -148,6 +148,10 @@ def test_names_that_an_operator_does_not_have():
         infer_shape("MhcPre", PRE, {"eps": 1})
     with pytest.raises(ValueError, match="hc_eps must be a number, got '1'"):
         infer_shape("MhcPre", PRE, {"hc_eps": "1"})
+    with pytest.raises(ValueError, match=r"num_iters must be an integer, got 2\.5"):
+        infer_shape("MhcSinkhorn", {"x": [2, 4, 4]}, {"num_iters": 2.5})
+    with pytest.raises(ValueError, match="need_backward must be true or false, got 2"):
+        infer_shape("MhcPreSinkhorn", PRE, {"need_backward": 2})
     with pytest.raises(ValueError, match="soc must be one of"):
         tiling("MhcPre", PRE, {}, soc="ascend310p")
     with pytest.raises(ValueError, match="platform may set aic_cores"):

@@ -276,6 +276,7 @@ def test_an_empty_gradient_is_a_success_with_nothing_to_do():
     [
         {"norm": T(FP32, (1535,))},
         {"norm": T(FP32, (1538,))},
+        {"norm": T(FP32, (0,)), "sum": T(FP32, (0,))},
         {"norm": T(FP32, (6, 256))},
         {"norm": T(FP32, (256,)), "sum": T(FP32, (64,))},
         {"norm": T(FP32, (768,)), "sum": T(FP32, (192,))},

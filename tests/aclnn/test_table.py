@@ -11,6 +11,7 @@ from mhc_ops import aclnn
 from mhc_ops.aclnn import spec
 from mhc_ops.aclnn.spec import OPERATORS, SOCS
 from mhc_ops.aclnn.spec.expression import evaluate, symbols
+from mhc_ops.aclnn.validation import Call, Desc, UnknownSize
 
 ALONE = """
 import importlib.util, sys
@@ -113,6 +114,23 @@ class Numbers(dict):
 )
 def test_formulas(text, value):
     assert evaluate(text, Numbers(n=4, D=64)) == value
+
+
+@pytest.mark.parametrize(
+    ("shape", "known"),
+    [((3, 5), {"size(x)": 15}), ((), {"size(x)": 1}), ((3, -1), {}), ((-2,), {"rank(y)": 2})],
+)
+def test_formulas_on_tensors_that_are_known_in_part(shape, known):
+    descs = {"x": Desc("FLOAT", shape), "y": Desc("FLOAT", (2, 2)), "z": None}
+    call = Call(OPERATORS["MhcPost"], "MhcPost", descs, {}, dynamic=True)
+    assert evaluate("unknown_rank(x)", call) == (shape == (-2,))
+    assert evaluate("unknown_dim(x)", call) == (-1 in shape)
+    assert evaluate("unknown_rank(z) or unknown_dim(z) or given(z)", call) == 0
+    for formula, value in known.items():
+        assert evaluate(formula, call) == value
+    if "size(x)" not in known:
+        with pytest.raises(UnknownSize):
+            evaluate("size(x)", call)
 
 
 def test_what_is_not_of_the_language_is_refused():

@@ -136,6 +136,17 @@ def test_mistakes(mhc_ops, folder, mistake):
     assert told in mhc_ops("run", op, "--in", "in.npz", "--out", "out.npz", *flags).complaint
 
 
+@pytest.mark.parametrize("op", ["MhcPost", "MhcPostBackward", "MhcSinkhorn", "MhcPreSinkhorn"])
+def test_a_named_implementation_never_falls_back(mhc_ops, folder, op):
+    tensors = {"MhcSinkhorn": {"h_res": logits()}, "MhcPreSinkhorn": pre_case()[0]}
+    post, inputs = post_case()
+    upstream = {"grad_y": inputs.grad_out} if op == "MhcPostBackward" else {}
+    wide = {name: t.double() for name, t in tensors.get(op, post | upstream).items()}
+    write("in.npz", TensorSet(wide))
+    done = mhc_ops("run", op, "--in", "in.npz", "--out", "out.npz", "--impl", "cpu")
+    assert "impl='cpu' cannot run here" in done.complaint
+
+
 def test_implementations_and_precisions_that_do_not_fit(mhc_ops, folder):
     norm, total = torch.zeros(2 * 5 * 4 * 8), torch.zeros(2 * 5 * 8)
     write("in.npz", TensorSet({"grad_y": logits(), "norm": norm, "sum": total}))
