@@ -316,6 +316,11 @@ def test_infershape():
         (pre_sinkhorn_backward(d=64), False),
         (pre_sinkhorn_backward(d=100096, lead=(1, 1)), False),
         (pre_sinkhorn_backward() | {"sum_out": T(FP32, (41, 2, 4, 4))}, False),
+        (
+            pre_sinkhorn_backward()
+            | {"sum_out": T(FP32, (41, 2, 4, 4)), "norm_out": T(FP32, (41, 2, 4, 4, 4))},
+            False,
+        ),
         (pre_sinkhorn_backward() | {"norm_out": T(FP32, (38, 2, 4, 4, 4))}, False),
         (pre_sinkhorn_backward() | {"h_pre": T(FP32, (2, 4, 5))}, False),
         (pre_sinkhorn_backward() | {"bias": None}, False),
