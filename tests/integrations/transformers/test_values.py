@@ -195,7 +195,7 @@ def test_the_streams_pass_through_every_operator_in_turn(family):
     while node.next_functions:
         node = node.next_functions[0][0]
         chain.append(node.name())
-    pre, post = "_PreForwardFunctionBackward", "OperatorFunctionBackward"
+    pre, post = "HandingOnFunctionBackward", "OperatorFunctionBackward"
     assert chain == [post, pre, post, pre, "torch::autograd::AccumulateGrad"]
 
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from torch import nn
 
+from ...domains import MOST_ITERS
 from ...errors import ArgumentError, UnsupportedError
-from ...ops.sinkhorn.checks import MOST_ITERS
 from .agreement import check_agreement
 from .family import Family
 
