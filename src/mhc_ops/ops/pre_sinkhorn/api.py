@@ -22,8 +22,8 @@ from .checks import (
     BACKWARD,
     FORWARD,
     check_backward,
-    check_forward,
     check_wanted,
+    plan_forward,
     pre_sinkhorn_numbers,
 )
 
@@ -227,8 +227,8 @@ def mhc_pre_sinkhorn(
         precision, convention,
     )  # fmt: skip
     chosen = parse_impl(op, impl)
-    check_forward(x, phi, alpha, bias, gamma, op)
     inputs = (x, phi, alpha, bias, gamma)
+    plan_forward(op, inputs)
     outputs: Any
     handed_on = x
     if forward_mode_is_on() and chosen in (Impl.AUTO, Impl.REFERENCE) and not numbers[0].hf32:

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ...convention import Convention
 from ...errors import ArgumentError
-from ...types import MhcPreSinkhornForward
+from ...types import MhcPreBackward, MhcPreSinkhornForward
 from ..common.checking import Contract
+from ..common.plans import Plans
 from ..pre import checks as pre
 from ..pre.checks import PreNumbers, PreSizes, pre_numbers
 from ..sinkhorn.checks import SinkhornNumbers, of_rows, sinkhorn_numbers
@@ -86,6 +87,25 @@ def forward_layout(sizes: PreSizes, x: Tensor, phi: Tensor) -> MhcPreSinkhornFor
     """(shape, dtype) of every output of MhcPreSinkhorn: those of MhcPre."""
     fields: Any = pre.forward_layout(sizes, x, phi)
     return MhcPreSinkhornForward(*fields)
+
+
+def _plan_forward(
+    op: str, x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor | None
+) -> tuple[PreSizes, MhcPreSinkhornForward]:
+    sizes = check_forward(x, phi, alpha, bias, gamma, op)
+    return sizes, forward_layout(sizes, x, phi)
+
+
+def _plan_backward(
+    op: str, x: Tensor, phi: Tensor, alpha: Tensor, *others: Any
+) -> tuple[PreSizes, MhcPreBackward]:
+    *tensors, wanted = others
+    sizes = check_backward(*(x, phi, alpha, *tensors, op))
+    return sizes, pre.backward_layout(sizes, x, phi, alpha, wanted)
+
+
+plan_forward = Plans(_plan_forward)
+plan_backward = Plans(_plan_backward)
 
 
 def _check_residual(op: str, sizes: PreSizes) -> None:

@@ -14,9 +14,8 @@ from ..common.checking import check_out
 from ..common.numerics import residual_logits
 from ..common.outputs import without_autocast
 from ..pre import dispatch as pre
-from ..pre.checks import backward_layout
 from ..sinkhorn import dispatch as sinkhorn
-from .checks import BACKWARD, FORWARD, Numbers, check_backward, check_forward, forward_layout
+from .checks import BACKWARD, FORWARD, Numbers, plan_backward, plan_forward
 
 
 def forward(
@@ -29,10 +28,10 @@ def forward(
     impl: Impl,
     out: Sequence[Tensor | None] | None = None,
 ) -> MhcPreSinkhornForward:
-    sizes = check_forward(x, phi, alpha, bias, gamma)
+    _, layout = plan_forward(FORWARD, (x, phi, alpha, bias, gamma))
     of_pre, of_sinkhorn = None, None
     if out is not None:
-        check_out(FORWARD, out, forward_layout(sizes, x, phi), x)
+        check_out(FORWARD, out, layout, x)
         of_pre, of_sinkhorn = (*out[:2], None, *out[3:]), (out[2], None, None)
     chosen = resolve(FORWARD, impl, x)
     gates, options = numbers
@@ -64,9 +63,10 @@ def backward(
 ) -> MhcPreBackward:
     saved = (inv_rms, h_mix, h_pre, h_post)
     grads = (grad_h_in, grad_h_post, grad_h_res)
-    sizes = check_backward(x, phi, alpha, bias, *grads, *saved, gamma, grad_x_post)
+    tensors = (x, phi, alpha, bias, *grads, *saved, gamma, grad_x_post)
+    _, layout = plan_backward(BACKWARD, tensors, tuple(wanted))
     if out is not None:
-        check_out(BACKWARD, out, backward_layout(sizes, x, phi, alpha, wanted), x)
+        check_out(BACKWARD, out, layout, x)
     chosen = resolve(BACKWARD, impl, x)
     gates, options = numbers
     with without_autocast(x):
