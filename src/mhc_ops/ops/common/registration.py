@@ -148,6 +148,12 @@ def one_by_one(op: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
+def needed_inputs(ctx: Any, count: int) -> list[bool]:
+    """Which of the first `count` inputs need a gradient; the dispatcher drops trailing defaults."""
+    given = ctx.needs_input_grad[:count]
+    return [*given, *(False,) * (count - len(given))]
+
+
 def vector_jacobian(
     function: Callable[..., Sequence[Tensor | None]],
     inputs: Sequence[Tensor | None],

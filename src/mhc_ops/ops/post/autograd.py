@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..common.registration import eager_function, vector_jacobian
+from ..common.registration import eager_function, needed_inputs, vector_jacobian
 from . import reference
 from .calls import PostBackwardCall, PostForwardCall
 from .checks import computed
@@ -26,7 +26,7 @@ def differentiate_forward(ctx: Any, grad_out: Tensor | None) -> tuple[Tensor | N
     if grad_out is None:
         return (None,) * 6
     x, h_res, h_out, h_post, bias = ctx.saved_tensors
-    needed = [*ctx.needs_input_grad, False][:5]  # a traced call leaves an absent bias out
+    needed = needed_inputs(ctx, 5)
     # Without h_res the residual's gradient is grad_out itself: handed through, not copied.
     through = grad_out if needed[0] and h_res is None else None
     wanted = [needed[0] and through is None, *needed[1:]]
@@ -48,7 +48,7 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
     through = vector_jacobian(
         reference.backward,
         ctx.saved_tensors,
-        ctx.needs_input_grad[:6],
+        needed_inputs(ctx, 6),
         [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
     )
     return (*through, None, None)

@@ -11,7 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..common.registration import eager_function, handing_on_function, vector_jacobian
+from ..common.registration import (
+    eager_function,
+    handing_on_function,
+    needed_inputs,
+    vector_jacobian,
+)
 from . import reference
 from .calls import PreBackwardCall
 from .checks import PreNumbers
@@ -36,7 +41,7 @@ def pre_gradients(
     `ctx` is one that save_forward filled. None stands for zero on both sides.
     """
     x, phi, alpha, bias, gamma, inv_rms, h_mix, h_pre, h_post = ctx.saved_tensors
-    inputs, needed = (x, phi, alpha, bias, gamma), ctx.needs_input_grad[:5]
+    inputs, needed = (x, phi, alpha, bias, gamma), needed_inputs(ctx, 5)
     grad_h_in, grad_h_post, grad_h_res, *grads_of_saved = grads
     if len(alpha) == 2:
         grad_h_res = None
@@ -76,7 +81,7 @@ def pre_gradients(
         grad_x_post,
         *ctx.numbers,
         ctx.impl,
-        list(needed),
+        needed,
     )
     return tuple(r if need else None for r, need in zip(results, needed, strict=True))
 
@@ -95,7 +100,7 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
     through = vector_jacobian(
         partial(reference.backward, numbers=ctx.numbers),
         ctx.saved_tensors,
-        ctx.needs_input_grad[:12],
+        needed_inputs(ctx, 12),
         [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
     )
     return (*through, *(None,) * 8)
