@@ -5,3 +5,4 @@ from .connection import HyperConnection as HyperConnection
 from .connection import HyperConnectionContext as HyperConnectionContext
 from .ends import ExpandStreams as ExpandStreams
 from .ends import StreamHead as StreamHead
+from .stack import HyperConnectionStack as HyperConnectionStack

@@ -199,6 +199,25 @@ class HyperConnection(Float32Module):
         """The keyword arguments of `mhc_pre`."""
         return {"convention": self.convention, "precision": self.precision, "impl": self.impl}
 
+    def flat_options(self) -> tuple[Any, ...]:
+        """The options of torch.ops.mhc.post_pre_forward: six of pre, five of sinkhorn, impl."""
+        numbers = pre_numbers(
+            "HyperConnection", NORM_EPS, HC_EPS, POST_EPS, self.precision, self.convention
+        )
+        of_sinkhorn = SinkhornNumbers(**self.sinkhorn_options)
+        if self.convention.res_rows == "to_from":  # the operator's own logits are [to, from]
+            flipped = {"columns_last": "rows_last", "rows_last": "columns_last"}
+            of_sinkhorn = of_sinkhorn._replace(order=flipped[of_sinkhorn.order])
+        iterations = of_sinkhorn.num_iters if self.residual == "sinkhorn" else None
+        return (*numbers, iterations, *of_sinkhorn[1:], self.impl)
+
+    def reoriented(self, h_res: Tensor) -> Tensor | None:
+        """What torch.ops.mhc.post_pre_forward gives for h_res, as [from, to], None where absent."""
+        if self.residual == "identity":
+            return None
+        matrix = self.residual == "sinkhorn"
+        return h_res.mT if matrix and self.convention.res_rows == "to_from" else h_res
+
     def prepare_output(
         self, h_out: Tensor, x: Tensor, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
