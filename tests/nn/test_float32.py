@@ -165,14 +165,6 @@ def test_a_policy_that_casts_them_behind_our_back_is_refused():
         hc(torch.zeros(2, 4, 8), torch.tanh)
 
 
-@pytest.fixture
-def one_rank():
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield torch.distributed.init_device_mesh("cpu", (1,))
-    torch.distributed.destroy_process_group()
-
-
 def test_fsdp_with_a_policy_of_their_own(one_rank):
     """docs/nn.md: shard these modules first, without a policy; then the model, with one."""
     reference = disturb(Block())

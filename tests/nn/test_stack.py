@@ -29,15 +29,13 @@ OPTIONS = {
 
 
 class Sublayer(nn.Module):
-    """A linear map and a tanh; counts its calls."""
+    """A linear map and a tanh."""
 
     def __init__(self, dim):
         super().__init__()
         self.linear = nn.Linear(dim, dim)
-        self.calls = 0
 
     def forward(self, h, *, factor=1.0):
-        self.calls += 1
         return factor * torch.tanh(self.linear(h))
 
 
@@ -89,10 +87,13 @@ def test_recomputing_gives_the_same_bits(options, dtype, impl):
     assert torch.equal(looped, want)
     for k in (2, 3, 4, 8, 20):
         stack = make(k, sublayers=8, dtype=dtype, impl=impl, **options)
+        calls = []
+        for sublayer in stack.sublayers:
+            sublayer.register_forward_hook(lambda module, *_: calls.append(module))  # noqa: B023
         got = stack(x)
         assert torch.equal(got, want)
         same_bits(gradients(got, stack, x), grads)
-        assert [s.calls for s in stack.sublayers] == [1] * 8
+        assert calls == list(stack.sublayers)
 
 
 @pytest.mark.parametrize("sublayers", [1, 2, 3, 4])

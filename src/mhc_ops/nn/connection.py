@@ -1,6 +1,7 @@
 """HyperConnection: the parameters of one sublayer's hyper-connection, around mhc_ops' operators."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import factorial
 from typing import Any, NamedTuple
 
@@ -96,7 +97,7 @@ class HyperConnection(Float32Module):
         _check_options(dim, streams, residual, numbers, dropout, init)
         pre_numbers("HyperConnection", NORM_EPS, HC_EPS, POST_EPS, precision, convention)
         self.dim, self.streams, self.residual = dim, streams, residual
-        self.convention = Convention() if convention is None else convention
+        self.convention = Convention() if convention is None else replace(convention)
         self.sinkhorn_options = numbers._asdict() if residual == "sinkhorn" else {}
         self.dropout, self.init = float(dropout), init
         self.precision, self.impl = precision, parse_impl("HyperConnection", impl).value
