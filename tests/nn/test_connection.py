@@ -21,11 +21,8 @@ OPTIONS = {
     "lite": {"residual": "lite", "gamma": True},
     "identity": {"residual": "identity"},
     "hy_v4": {"residual": "identity", "convention": Convention.hy_v4(magnitude=1.5)},
-    "megatron": {
-        "convention": replace(Convention.megatron(), norm_eps=1e-2),
-        "eps_mode": "clamp",
-        "order": "rows_last",
-    },
+    "megatron": {"convention": replace(Convention.megatron(), norm_eps=1e-2, num_iters=2)},
+    "transformer_engine": {"convention": Convention.transformer_engine(), "num_iters": 20},
     "sinkhorn": {"num_iters": 3, "eps": 1e-2, "temperature": 0.7},
 }
 
@@ -48,6 +45,16 @@ def test_equals_the_unfused_layer(options, streams):
     torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-11)
     for a, b in zip(gradients(got, hc, x, weight), gradients(want, hc, x, weight), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+def test_options_of_sinkhorn_come_from_either_side():
+    theirs = Convention(num_iters=3, order="rows_last", sinkhorn_eps=1e-3)
+    hc = disturb(HyperConnection(6, 4, convention=theirs))
+    twin = disturb(HyperConnection(6, 4, num_iters=3, order="rows_last", eps=1e-3))
+    assert hc.convention == twin.convention == theirs
+    x = draw(3, 4, 6, dtype=torch.float32)
+    assert torch.equal(hc(x, torch.tanh), twin(x, torch.tanh))
+    assert not torch.equal(hc(x, torch.tanh), disturb(HyperConnection(6, 4))(x, torch.tanh))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
@@ -159,13 +166,14 @@ def test_repr_names_what_differs_from_the_defaults():
     )
     text = repr(
         HyperConnection(
-            8, 4, True, num_iters=10, out_bias=True, dropout=0.1, init="paper",
-            convention=Convention.liger(), precision="hf32", impl="torch",
+            8, 4, True, out_bias=True, dropout=0.1, init="paper",
+            convention=replace(Convention.liger(), num_iters=10), precision="hf32", impl="torch",
         )
     )  # fmt: skip
     for part in (
-        *("gamma=True", "num_iters=10", "out_bias=True", "dropout=0.1", "init='paper'"),
-        *("convention=Convention(", "hc_eps=0.0", "precision='hf32'", "impl='torch'"),
+        *("gamma=True", "out_bias=True", "dropout=0.1", "init='paper'"),
+        "convention=Convention(hc_eps=0.0, res_rows='to_from', num_iters=10, order='rows_last')",
+        *("precision='hf32'", "impl='torch'"),
     ):
         assert part in text
 
@@ -182,9 +190,10 @@ def test_repr_names_what_differs_from_the_defaults():
         ({"residual": "lite", "streams": 7}, r"up to 6 streams \(N! rows\), got 7"),
         ({"residual": "lite", "num_iters": 3}, "would have no effect on 'lite'"),
         ({"residual": "identity", "eps": 0.1}, "would have no effect on 'identity'"),
-        ({"precision": "fp8"}, "precision must be 'fp32' or 'hf32'"),
+        ({"precision": "fp8"}, "precision must be one of 'fp32', 'hf32'"),
         ({"impl": "gpu"}, "impl must be one of"),
         ({"convention": "cann"}, "convention must be a Convention"),
+        ({"convention": Convention(num_iters=5), "num_iters": 6}, "num_iters=6 contradicts"),
         ({"convention": Convention(hc_eps=0.3)}, "needs hc_eps < 1/N"),
         ({"convention": Convention(post_scale=0.5)}, "use init='paper'"),
     ],

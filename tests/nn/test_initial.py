@@ -11,10 +11,10 @@ from mhc_ops.nn.initial import LEAK
 
 CONVENTIONS = {
     "deepseek_v4": (Convention(), {}),
-    "megatron": (Convention.megatron(), {"eps_mode": "clamp", "order": "rows_last"}),
-    "hot": (Convention(hc_eps=0.0), {"temperature": 3.0, "eps": 1e-4}),
-    "softmax": (Convention(), {"num_iters": 0}),
-    "one": (Convention(), {"num_iters": 1, "eps_mode": "none"}),
+    "megatron": (Convention.megatron(), {}),
+    "hot": (Convention(hc_eps=0.0, temperature=3.0, sinkhorn_eps=1e-4), {}),
+    "softmax": (None, {"num_iters": 0}),
+    "one": (None, {"num_iters": 1, "eps_mode": "none"}),
 }
 
 

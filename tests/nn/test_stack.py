@@ -20,11 +20,7 @@ OPTIONS = {
     "gamma": {"gamma": True, "num_iters": 3},
     "lite": {"residual": "lite"},
     "identity": {"residual": "identity", "out_bias": True},
-    "megatron": {
-        "convention": replace(Convention.megatron(), norm_eps=1e-2),
-        "eps_mode": "clamp",
-        "order": "rows_last",
-    },
+    "megatron": {"convention": replace(Convention.megatron(), norm_eps=1e-2)},
 }
 
 

@@ -32,10 +32,9 @@ def h_res_of(hc, logits):
             [torch.eye(n, dtype=logits.dtype)[list(s)] for s in permutations(range(n))]
         )
         return torch.einsum("...k,kij->...ij", torch.softmax(logits, -1), table)
-    square = logits.unflatten(-1, (n, n))
-    if hc.convention.res_rows == "to_from":
-        square = square.mT
-    return sinkhorn(square, **hc.sinkhorn_options)
+    square, c = logits.unflatten(-1, (n, n)), hc.convention
+    square = square.mT if c.res_rows == "to_from" else square
+    return sinkhorn(square, c.num_iters, c.sinkhorn_eps, c.eps_mode, c.order, c.temperature)
 
 
 def layer(hc, x, sublayer):

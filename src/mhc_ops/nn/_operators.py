@@ -1,4 +1,4 @@
-"""The fused operators, composed of the single ones: as torch.ops.mhc would have them."""
+"""The boundary of two sublayers in one call, composed of the single operators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,22 +11,6 @@ from ..ops.pre.api import mhc_pre
 from ..ops.sinkhorn.api import sinkhorn
 
 _SINKHORN = ("num_iters", "eps", "eps_mode", "order", "temperature")
-
-
-def mhc_pre_sinkhorn(
-    x: Tensor,
-    phi: Tensor,
-    alpha: Tensor,
-    bias: Tensor,
-    gamma: Tensor | None = None,
-    **options: Any,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """mhc_pre with sinkhorn on its logits: h_in, h_post, h_res, x."""
-    of_sinkhorn, options = _split(options)
-    h_in, h_post, logits, x = mhc_pre(x, phi, alpha, bias, gamma, **options)
-    assert logits is not None
-    h_res: Any = sinkhorn(logits, impl=options["impl"], **of_sinkhorn)
-    return h_in, h_post, h_res, x
 
 
 def mhc_post_pre(

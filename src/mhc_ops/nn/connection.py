@@ -1,7 +1,7 @@
 """HyperConnection: the parameters of one sublayer's hyper-connection, around mhc_ops' operators."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import factorial
 from typing import Any, NamedTuple
 
@@ -17,13 +17,23 @@ from ..ops.lite.checks import MOST_STREAMS
 from ..ops.post.api import mhc_post
 from ..ops.pre.api import mhc_pre
 from ..ops.pre.checks import HC_EPS, NORM_EPS, POST_EPS, pre_numbers
-from ..ops.sinkhorn.checks import EPS, NUM_ITERS, SinkhornNumbers, sinkhorn_numbers
+from ..ops.pre_sinkhorn.api import mhc_pre_sinkhorn
+from ..ops.sinkhorn.checks import (
+    EPS,
+    EPS_MODE,
+    NUM_ITERS,
+    ORDER,
+    TEMPERATURE,
+    SinkhornNumbers,
+    of_rows,
+    sinkhorn_numbers,
+)
 from . import initial
-from ._operators import mhc_pre_sinkhorn
 from .parameters import Float32Module
 
 RESIDUALS = ("sinkhorn", "lite", "identity")
 INITS = ("residual", "paper")
+_SINKHORN = ("num_iters", "sinkhorn_eps", "eps_mode", "order", "temperature")  # of a Convention
 
 
 class HyperConnectionContext(NamedTuple):
@@ -49,7 +59,7 @@ class HyperConnection(Float32Module):
         gamma: whether x is scaled by a learned gamma [N, D] before the projection.
         residual: "sinkhorn"; "lite", a mix of the N! permutations (N up to 6); "identity", no
             residual part, as HY-V4.
-        convention: norm_eps, hc_eps and h_post's scale of another library; None for the defaults.
+        convention: another library's numbers, of the gates and of Sinkhorn; None for the defaults.
         num_iters, eps, eps_mode, order, temperature: those of `sinkhorn`, for "sinkhorn" alone.
         out_bias: whether a learned bias [D] is added to the sublayer's output.
         dropout: probability of dropping elements of the sublayer's output (with its bias) while
@@ -82,9 +92,9 @@ class HyperConnection(Float32Module):
         convention: Convention | None = None,
         num_iters: int = NUM_ITERS,
         eps: float = EPS,
-        eps_mode: str = "add",
-        order: str = "columns_last",
-        temperature: float = 1.0,
+        eps_mode: str = EPS_MODE,
+        order: str = ORDER,
+        temperature: float = TEMPERATURE,
         out_bias: bool = False,
         dropout: float = 0.0,
         init: str = "residual",
@@ -93,12 +103,15 @@ class HyperConnection(Float32Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        numbers = sinkhorn_numbers("HyperConnection", num_iters, eps, eps_mode, order, temperature)
-        _check_options(dim, streams, residual, numbers, dropout, init)
+        given = (num_iters, eps, eps_mode, order, temperature)
+        numbers = sinkhorn_numbers("HyperConnection", *given, convention)
+        _check_options(dim, streams, residual, given, dropout, init)
         pre_numbers("HyperConnection", NORM_EPS, HC_EPS, POST_EPS, precision, convention)
         self.dim, self.streams, self.residual = dim, streams, residual
-        self.convention = Convention() if convention is None else replace(convention)
-        self.sinkhorn_options = numbers._asdict() if residual == "sinkhorn" else {}
+        # Never the caller's object: Dynamo fails on one that modules share, with dynamic shapes.
+        base = Convention() if convention is None else convention
+        merged: dict[str, Any] = dict(zip(_SINKHORN, numbers, strict=True))
+        self.convention = replace(base, **merged)
         self.dropout, self.init = float(dropout), init
         self.precision, self.impl = precision, parse_impl("HyperConnection", impl).value
 
@@ -133,8 +146,7 @@ class HyperConnection(Float32Module):
             self.alpha.zero_()
             self.bias[:n] = initial.pre_logit(n, self.convention.hc_eps, "HyperConnection")
             self.bias[n : 2 * n] = initial.post_logit(self.convention)
-            temperature = self.sinkhorn_options.get("temperature", 1.0)
-            rows = len(self.bias) - 2 * n
+            rows, temperature = len(self.bias) - 2 * n, self.convention.temperature
             self.bias[2 * n :] = initial.residual_logits(n, rows, temperature).to(self.bias)
         if self.gamma is not None:
             self.gamma.fill_(1.0)
@@ -200,17 +212,21 @@ class HyperConnection(Float32Module):
         """The keyword arguments of `mhc_pre`."""
         return {"convention": self.convention, "precision": self.precision, "impl": self.impl}
 
+    @property
+    def sinkhorn_options(self) -> dict[str, Any]:
+        """The keyword arguments of `sinkhorn`, for residual="sinkhorn" alone."""
+        return self._sinkhorn_numbers()._asdict() if self.residual == "sinkhorn" else {}
+
     def flat_options(self) -> tuple[Any, ...]:
         """The options of torch.ops.mhc.post_pre_forward: six of pre, five of sinkhorn, impl."""
         numbers = pre_numbers(
             "HyperConnection", NORM_EPS, HC_EPS, POST_EPS, self.precision, self.convention
         )
-        of_sinkhorn = SinkhornNumbers(**self.sinkhorn_options)
-        if self.convention.res_rows == "to_from":  # the operator's own logits are [to, from]
-            flipped = {"columns_last": "rows_last", "rows_last": "columns_last"}
-            of_sinkhorn = of_sinkhorn._replace(order=flipped[of_sinkhorn.order])
-        iterations = of_sinkhorn.num_iters if self.residual == "sinkhorn" else None
-        return (*numbers, iterations, *of_sinkhorn[1:], self.impl)
+        iterations, *others = of_rows(self._sinkhorn_numbers(), self.convention)
+        return (*numbers, iterations if self.residual == "sinkhorn" else None, *others, self.impl)
+
+    def _sinkhorn_numbers(self) -> SinkhornNumbers:
+        return SinkhornNumbers(*(getattr(self.convention, name) for name in _SINKHORN))
 
     def reoriented(self, h_res: Tensor) -> Tensor | None:
         """What torch.ops.mhc.post_pre_forward gives for h_res, as [from, to], None where absent."""
@@ -241,12 +257,10 @@ class HyperConnection(Float32Module):
         parts = [f"dim={self.dim}, streams={self.streams}, residual={self.residual!r}"]
         if self.gamma is not None:
             parts.append("gamma=True")
-        if self.residual == "sinkhorn":
-            default = SinkhornNumbers()._asdict()
-            given = self.sinkhorn_options.items()
-            parts += [f"{name}={value!r}" for name, value in given if value != default[name]]
-        if self.convention != Convention():
-            parts.append(f"convention={self.convention}")
+        own, usual = asdict(self.convention), asdict(Convention())
+        unusual = ", ".join(f"{name}={own[name]!r}" for name in own if own[name] != usual[name])
+        if unusual:
+            parts.append(f"convention=Convention({unusual})")
         if self.out_bias is not None:
             parts.append("out_bias=True")
         if self.dropout:
@@ -260,7 +274,7 @@ class HyperConnection(Float32Module):
 
 
 def _check_options(
-    dim: int, streams: int, residual: str, numbers: SinkhornNumbers, dropout: float, init: str
+    dim: int, streams: int, residual: str, given: tuple[Any, ...], dropout: float, init: str
 ) -> None:
     for name, size in (("dim", dim), ("streams", streams)):
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -274,7 +288,7 @@ def _check_options(
             f"HyperConnection: residual='lite' takes up to {MOST_STREAMS} streams (N! rows), got "
             f"{streams}; use residual='sinkhorn'."
         )
-    if residual != "sinkhorn" and numbers != SinkhornNumbers():
+    if residual != "sinkhorn" and given != SinkhornNumbers():
         raise ArgumentError(
             f"HyperConnection: num_iters, eps, eps_mode, order and temperature belong to "
             f"residual='sinkhorn' and would have no effect on {residual!r}; leave them out."
