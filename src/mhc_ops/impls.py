@@ -13,6 +13,7 @@ OPERATORS = (
     *("mhc_pre", "mhc_pre_forward", "mhc_pre_backward"),
     *("mhc_pre_sinkhorn", "mhc_pre_sinkhorn_forward", "mhc_pre_sinkhorn_backward"),
     *("mhc_post", "mhc_post_forward", "mhc_post_backward"),
+    *("mhc_post_pre", "mhc_post_pre_forward", "mhc_post_pre_backward"),
     *("sinkhorn", "sinkhorn_forward", "sinkhorn_backward"),
     *("permutation_mix", "permutation_mix_forward", "permutation_mix_backward"),
     *("stream_head", "stream_head_forward", "stream_head_backward"),
