@@ -23,6 +23,7 @@ _CPU_DTYPES = {
     "mhc_pre": (torch.bfloat16, torch.float16, torch.float32),
     "mhc_pre_sinkhorn": (torch.bfloat16, torch.float16, torch.float32),
     "mhc_post": (torch.bfloat16, torch.float16, torch.float32),
+    "mhc_post_pre": (torch.bfloat16, torch.float16, torch.float32),
     "sinkhorn": (torch.float32,),
     "permutation_mix": (torch.float32,),
     "stream_head": (torch.bfloat16, torch.float16, torch.float32),

@@ -7,7 +7,7 @@ from mhc_ops.ops.post_pre import dispatch
 from ..rooms import IMPLS, named, skip_float64_on_the_kernels
 
 
-@pytest.fixture(params=IMPLS[:2])
+@pytest.fixture(params=IMPLS)
 def impl(request):
     return named(request)
 

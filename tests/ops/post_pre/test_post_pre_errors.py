@@ -54,7 +54,7 @@ OPTIONS = [
     ({"num_iters": 2, "temperature": 0.0}, r"temperature must be positive"),
     ({"eps": 1e-3}, r"eps=0.001 has no effect because num_iters=None .* give num_iters"),
     ({"order": "rows_last"}, r"order='rows_last' has no effect"),
-    ({"precision": "tf32"}, r"precision must be 'fp32' or 'hf32'"),
+    ({"precision": "tf32"}, r"precision must be one of 'fp32', 'hf32'"),
     ({"hc_eps": float("inf")}, r"hc_eps must be finite"),
     ({"hc_eps": 1e-3, "convention": Convention.liger()}, r"hc_eps=0.001 contradicts"),
     ({"impl": "fast"}, r"impl must be one of .*'fast'"),
