@@ -32,6 +32,12 @@ struct Kernels {
                          const mhc_post_backward_out &, int);
     int (*lite_forward)(int64_t, int64_t, const float *, float *, int);
     int (*lite_backward)(int64_t, int64_t, const float *, const float *, float *, int);
+    int (*post_pre_forward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
+                            const mhc_post_forward_in &, const mhc_pre_forward_in &, void *,
+                            const mhc_pre_forward_out &, int);
+    int (*post_pre_backward)(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,
+                             const mhc_post_backward_in &, const mhc_pre_backward_in &,
+                             const mhc_post_backward_out &, const mhc_pre_backward_out &, int);
     double (*probe_fma)(int);
     double (*probe_read)(int64_t, int);
 };
@@ -51,6 +57,12 @@ struct Kernels {
                       const mhc_post_backward_out &, int);                                         \
     int lite_forward(int64_t, int64_t, const float *, float *, int);                               \
     int lite_backward(int64_t, int64_t, const float *, const float *, float *, int);               \
+    int post_pre_forward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,                \
+                         const mhc_post_forward_in &, const mhc_pre_forward_in &, void *,          \
+                         const mhc_pre_forward_out &, int);                                        \
+    int post_pre_backward(const mhc_pre_sizes &, mhc_dtype, const mhc_pre_numbers &,               \
+                          const mhc_post_backward_in &, const mhc_pre_backward_in &,               \
+                          const mhc_post_backward_out &, const mhc_pre_backward_out &, int);       \
     double probe_fma(int);                                                                         \
     double probe_read(int64_t, int);                                                               \
     }
@@ -65,6 +77,8 @@ struct Kernels {
      level::post_backward,            \
      level::lite_forward,             \
      level::lite_backward,            \
+     level::post_pre_forward,         \
+     level::post_pre_backward,        \
      level::probe_fma,                \
      level::probe_read}
 
@@ -123,6 +137,16 @@ static bool permutes(int64_t tokens, int64_t streams) {
     return tokens >= 0 && streams >= 1 && streams <= 6;
 }
 
+// What MhcPreBackward cannot do without.
+static bool present(const mhc_pre_sizes *s, const mhc_pre_backward_in *in,
+                    const mhc_pre_backward_out *out) {
+    if (!in || !out || !in->phi || !in->alpha || (out->grad_gamma && !in->gamma)) return false;
+    if (s->outer * s->inner == 0) return true;
+    const bool residual = s->rows > 2 * s->streams;
+    return in->x.data && in->grad_h_in.data && in->grad_h_post && in->inv_rms && in->h_mix &&
+           in->h_pre && in->h_post && (!residual || in->grad_h_res);
+}
+
 }  // namespace mhc
 
 using namespace mhc;
@@ -140,14 +164,7 @@ int mhc_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_n
 
 int mhc_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype, const mhc_pre_numbers *numbers,
                      const mhc_pre_backward_in *in, const mhc_pre_backward_out *out, int threads) {
-    if (!fits(sizes, dtype) || !numbers || !in || !out || !in->phi || !in->alpha)
-        return MHC_BAD_ARGUMENT;
-    const bool empty = sizes->outer * sizes->inner == 0,
-               residual = sizes->rows > 2 * sizes->streams;
-    if (!empty && (!in->x.data || !in->grad_h_in.data || !in->grad_h_post || !in->inv_rms ||
-                   !in->h_mix || !in->h_pre || !in->h_post || (residual && !in->grad_h_res)))
-        return MHC_BAD_ARGUMENT;
-    if (out->grad_gamma && !in->gamma) return MHC_BAD_ARGUMENT;
+    if (!fits(sizes, dtype) || !numbers || !present(sizes, in, out)) return MHC_BAD_ARGUMENT;
     if (!kernels()) return MHC_NO_SUCH_ISA;
     return kernels()->pre_backward(*sizes, dtype, *numbers, *in, *out, threads);
 }
@@ -169,6 +186,32 @@ int mhc_post_backward(const mhc_post_sizes *sizes, mhc_dtype dtype, const mhc_po
         return MHC_BAD_ARGUMENT;
     if (!kernels()) return MHC_NO_SUCH_ISA;
     return kernels()->post_backward(*sizes, dtype, *in, *out, threads);
+}
+
+int mhc_post_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
+                         const mhc_pre_numbers *numbers, const mhc_post_forward_in *post,
+                         const mhc_pre_forward_in *pre, void *x_next,
+                         const mhc_pre_forward_out *out, int threads) {
+    if (!fits(sizes, dtype) || !numbers || !post || !pre || !out) return MHC_BAD_ARGUMENT;
+    const bool empty = sizes->outer * sizes->inner == 0;
+    if (!empty && (!post->x.data || !post->h_out.data || !post->h_post || !pre->phi ||
+                   !pre->alpha || !pre->bias || !x_next))
+        return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->post_pre_forward(*sizes, dtype, *numbers, *post, *pre, x_next, *out, threads);
+}
+
+int mhc_post_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
+                          const mhc_pre_numbers *numbers, const mhc_post_backward_in *post,
+                          const mhc_pre_backward_in *pre, const mhc_post_backward_out *post_out,
+                          const mhc_pre_backward_out *pre_out, int threads) {
+    if (!fits(sizes, dtype) || !numbers || !post || !post_out || !present(sizes, pre, pre_out))
+        return MHC_BAD_ARGUMENT;
+    const bool empty = sizes->outer * sizes->inner == 0;
+    if (!empty && (!post->x.data || !post->h_out.data || !post->h_post)) return MHC_BAD_ARGUMENT;
+    if (!kernels()) return MHC_NO_SUCH_ISA;
+    return kernels()->post_pre_backward(*sizes, dtype, *numbers, *post, *pre, *post_out, *pre_out,
+                                        threads);
 }
 
 int mhc_sinkhorn_forward(int64_t tokens, int64_t streams, const mhc_sinkhorn_numbers *numbers,

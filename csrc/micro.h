@@ -34,6 +34,12 @@ MHC_INLINE void prefetch_row(const char *p) {
     prefetch(p + TILE * E::SIZE - 1);
 }
 
+// The same into L1, for a float32 row that is about to be written.
+MHC_INLINE void prefetch_for_writing(const char *p) {
+    __builtin_prefetch(p, 1, 3);
+    __builtin_prefetch(p + TILE * 4 - 1, 1, 3);
+}
+
 // One float32 row of a tile, zero beyond `columns`.
 template <class E>
 MHC_INLINE void load_row(float *to, const char *from, int columns) {
@@ -101,15 +107,28 @@ struct Pending {
     char *out[MIX_TOKENS];
 };
 
-template <class E, bool POST, bool STREAM>
+// Rows leave rounded to E, or NEAR: as float32 for a reader that finds them in cache.
+template <class E, bool NEAR>
+struct OutputOf {
+    using Type = E;
+};
+template <class E>
+struct OutputOf<E, true> {
+    using Type = F32;
+};
+template <class E, bool NEAR>
+using Output = typename OutputOf<E, NEAR>::Type;
+
+template <class E, bool POST, bool STREAM, bool NEAR>
 MHC_INLINE void finish_row(const Pending &from, int t) {
+    using O = Output<E, NEAR>;
     for (int column = 0; column < TILE; column += PAIR) {
         Pair y = load2(from.y + t * TILE + column);
         if (POST) {
             const Pair w = widen<E>(from.post[t] + column * E::SIZE);
             y = {y.a + w.a, y.b + w.b};
         }
-        narrow<E, STREAM>(y, from.out[t] + column * E::SIZE);
+        narrow<O, STREAM>(y, from.out[t] + column * O::SIZE);
     }
 }
 
@@ -122,19 +141,21 @@ struct MixGroup {
 };
 
 // MIX_TOKENS rows that later tiles need: of x, to widen (at byte `next` of each, unless `to` is
-// NULL) and to fetch into L2; of grad_x_post, and of the output unless it goes past the caches, to
-// fetch (all three unless `fetch` is false).
+// NULL) and to fetch into L2; of grad_x_post, and of the output unless it goes past the caches or
+// is near, to fetch (all three unless `fetch` is false); and others to fetch (unless NULL).
 struct Ahead {
     float *to;
     bool fetch;
     const char *const *x, *const *post, *const *out;
     int64_t next, fetch_x, fetch_post, fetch_out;
+    const char *const *other;
+    int64_t fetch_other;
 };
 
 // Fills `to`. The FMAs keep two of four vector pipes busy; the instructions and the loads that
 // finish the group before (NULL: none) and prepare a later tile run beside them, a row at a time:
 // in a burst they would stop the FMAs, for more than the reordering of instructions can hide.
-template <class E, bool POST, bool STREAM>
+template <class E, bool POST, bool STREAM, bool NEAR>
 __attribute__((noinline)) void mix_rows(const MixGroup &m, Pending &to, const Pending *before,
                                         const Ahead &ahead) {
     const int share = m.rows / MIX_TOKENS, rest = m.rows % MIX_TOKENS;
@@ -146,12 +167,14 @@ __attribute__((noinline)) void mix_rows(const MixGroup &m, Pending &to, const Pe
         const float *g = m.g, *row = m.P + column;
         for (int part = 0; part < MIX_TOKENS; part++) {
             if (column == 0) {
-                if (before) finish_row<E, POST, STREAM>(*before, part);
+                if (before) finish_row<E, POST, STREAM, NEAR>(*before, part);
                 if (ahead.fetch) {
                     prefetch_row<E>(ahead.x[part] + ahead.fetch_x);
                     if (POST) prefetch_row<E>(ahead.post[part] + ahead.fetch_post);
-                    if (!STREAM) prefetch_row<E>(ahead.out[part] + ahead.fetch_out);
+                    if (!STREAM && !NEAR) prefetch_row<E>(ahead.out[part] + ahead.fetch_out);
                 }
+                if (NEAR) prefetch_for_writing(to.out[part]);
+                if (ahead.other) prefetch_row<E>(ahead.other[part] + ahead.fetch_other);
                 if (ahead.to) load_row<E>(ahead.to + part * TILE, ahead.x[part] + ahead.next, TILE);
             }
             for (const float *end = g + share + (part < rest); g < end; row += TILE, g++) {

@@ -131,6 +131,23 @@ MHC_API int mhc_post_backward(const mhc_post_sizes *sizes, mhc_dtype dtype,
                               const mhc_post_backward_in *in, const mhc_post_backward_out *out,
                               int threads);
 
+/* The boundary of two sublayers: MhcPost, then MhcPre on its output, with the bits of the two
+ * calls. x_next [T, N, D] of x's dtype, contiguous, is MhcPost's output; pre->x is not read, x_next
+ * takes its place. */
+MHC_API int mhc_post_pre_forward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
+                                 const mhc_pre_numbers *numbers, const mhc_post_forward_in *post,
+                                 const mhc_pre_forward_in *pre, void *x_next,
+                                 const mhc_pre_forward_out *out, int threads);
+
+/* Its backward. pre: x is x_next, grad_x_post what its other readers send; post: grad_out is not
+ * read, the gradient of x_next takes its place, in float32. pre_out: grad_x is not written. Each
+ * `accumulate` speaks of its own sums. */
+MHC_API int mhc_post_pre_backward(const mhc_pre_sizes *sizes, mhc_dtype dtype,
+                                  const mhc_pre_numbers *numbers, const mhc_post_backward_in *post,
+                                  const mhc_pre_backward_in *pre,
+                                  const mhc_post_backward_out *post_out,
+                                  const mhc_pre_backward_out *pre_out, int threads);
+
 /* Sinkhorn: the softmax over the last dimension of logits / temperature (plus eps with
  * MHC_EPS_ADD), then columns, then num_iters - 1 times rows and columns, divided by their sum + eps
  * (MHC_EPS_ADD), max(sum, eps) (MHC_EPS_CLAMP) or sum (MHC_EPS_NONE); with rows_last, rows and
@@ -142,8 +159,9 @@ typedef struct {
     int32_t num_iters, eps_mode, rows_last;
 } mhc_sinkhorn_numbers;
 
-/* logits, h_res, grad_h_res, grad_logits [T, N, N] contiguous; row_defect and column_defect [T]: the
- * largest |sum - 1| of a token's rows and columns, or NULL. The backward recomputes the iterates. */
+/* logits, h_res, grad_h_res, grad_logits [T, N, N] contiguous; row_defect and column_defect [T]:
+ * the largest |sum - 1| of a token's rows and columns, or NULL. The backward recomputes the
+ * iterates. */
 MHC_API int mhc_sinkhorn_forward(int64_t tokens, int64_t streams,
                                  const mhc_sinkhorn_numbers *numbers, const float *logits,
                                  float *h_res, float *row_defect, float *column_defect,

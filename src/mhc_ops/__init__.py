@@ -18,6 +18,7 @@ from .ops.lite.api import (
     permutation_mix_forward,
 )
 from .ops.post.api import mhc_post, mhc_post_backward, mhc_post_forward
+from .ops.post_pre.api import mhc_post_pre, mhc_post_pre_backward, mhc_post_pre_forward
 from .ops.pre.api import mhc_pre, mhc_pre_backward, mhc_pre_forward
 from .ops.pre_sinkhorn.api import (
     mhc_pre_sinkhorn,
@@ -43,6 +44,9 @@ __all__ = [
     "mhc_post",
     "mhc_post_backward",
     "mhc_post_forward",
+    "mhc_post_pre",
+    "mhc_post_pre_backward",
+    "mhc_post_pre_forward",
     "mhc_pre",
     "mhc_pre_backward",
     "mhc_pre_forward",

@@ -162,6 +162,8 @@ def _declare(library: ctypes.CDLL) -> None:
         ("mhc_pre_backward", [address, number, *[address] * 3, number]),
         ("mhc_post_forward", [address, number, *[address] * 2, number]),
         ("mhc_post_backward", [address, number, *[address] * 2, number]),
+        ("mhc_post_pre_forward", [address, number, *[address] * 5, number]),
+        ("mhc_post_pre_backward", [address, number, *[address] * 5, number]),
         ("mhc_sinkhorn_forward", [size, size, *[address] * 5, number]),
         ("mhc_sinkhorn_backward", [size, size, *[address] * 4, number]),
         ("mhc_lite_forward", [size, size, *[address] * 2, number]),

@@ -114,6 +114,55 @@ class MhcPostBackward(NamedTuple):
     grad_bias: Tensor | None
 
 
+class MhcPostPre(NamedTuple):
+    """Outputs of the differentiable mhc_post_pre; all but x_next belong to the next sublayer.
+
+    x_next [.., N, D] and h_in [.., D] as x; h_post [.., N]; h_res [.., N, N] as [from, to]: after
+    Sinkhorn, or without num_iters the logits, [.., N, N], [.., N!] or None for alpha of two
+    entries.
+    """
+
+    x_next: Tensor
+    h_in: Tensor
+    h_post: Tensor
+    h_res: Tensor | None
+
+
+class MhcPostPreForward(NamedTuple):
+    """Outputs of the bare boundary operator: those of MhcPostPre, and what its backward needs.
+
+    inv_rms [..]; h_mix [.., F], not yet scaled by inv_rms; h_pre [.., N]; float32 (float64 for
+    float64 x).
+    """
+
+    x_next: Tensor
+    h_in: Tensor
+    h_post: Tensor
+    h_res: Tensor | None
+    inv_rms: Tensor
+    h_mix: Tensor
+    h_pre: Tensor
+
+
+class MhcPostPreBackward(NamedTuple):
+    """Gradients of the boundary operator's inputs; None for what was not wanted or not there.
+
+    grad_x [.., N, D] and grad_h_out [.., D] as x; the others float32 (float64 for float64 x):
+    grad_h_res [.., N, N] as [from, to], also where h_res was None; grad_h_post [.., N];
+    grad_out_bias [D]; grad_phi [F, N*D], grad_alpha [3] or [2], grad_bias [F], grad_gamma [N, D].
+    """
+
+    grad_x: Tensor | None
+    grad_h_res: Tensor | None
+    grad_h_out: Tensor | None
+    grad_h_post: Tensor | None
+    grad_out_bias: Tensor | None
+    grad_phi: Tensor | None
+    grad_alpha: Tensor | None
+    grad_bias: Tensor | None
+    grad_gamma: Tensor | None
+
+
 class StreamHeadForward(NamedTuple):
     """Outputs of the bare learned StreamHead; the last three are what its backward needs.
 

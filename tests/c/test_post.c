@@ -1,54 +1,7 @@
 /* MhcPost and MhcPostBackward through the C interface: odd shapes against plain double loops, one
  * and several threads bit for bit, strided rows, absent tensors. Exits 0 and prints "N passed, 0
  * failed", or says what was wrong. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "mhc_ops/mhc_ops.h"
-
-static int passed, failed;
-
-static void check(int good, const char *what, const char *where) {
-    if (good) {
-        passed++;
-    } else {
-        failed++;
-        printf("FAILED %s: %s\n", where, what);
-    }
-}
-
-static uint64_t state = 1;
-static float uniform(void) { /* in [-1, 1) */
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(int32_t)(state >> 32) / 2147483648.0f;
-}
-
-static void *memory(int64_t bytes) { return malloc((size_t)(bytes ? bytes : 1)); }
-
-/* bf16 draws have 8 bits: they are exact floats cut short. fp16 is tested from Python. */
-static void *draw(mhc_dtype dtype, int64_t count) {
-    float *data = memory(count * 4);
-    for (int64_t i = 0; i < count; i++) data[i] = uniform();
-    if (dtype == MHC_FLOAT32) return data;
-    uint16_t *cut = memory(count * 2);
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t u;
-        memcpy(&u, data + i, 4);
-        cut[i] = (uint16_t)(u >> 16);
-    }
-    free(data);
-    return cut;
-}
-
-static double element(const void *data, mhc_dtype dtype, int64_t i) {
-    if (dtype == MHC_FLOAT32) return ((const float *)data)[i];
-    const uint32_t u = (uint32_t)((const uint16_t *)data)[i] << 16;
-    float f;
-    memcpy(&f, &u, 4);
-    return f;
-}
+#include "common.h"
 
 /* Every result of one case; sizes in bytes. */
 enum { OUT, GRAD_X, GRAD_H_OUT, GRAD_H_RES, GRAD_H_POST, GRAD_BIAS, RESULTS };
@@ -78,12 +31,6 @@ static int compute(const Case *c, void **to, int threads) {
 static double at(mhc_rows r, const Case *c, int64_t t, int64_t n, int64_t d) {
     const int64_t o = t / c->s.inner, i = t % c->s.inner;
     return element(r.data, c->dtype, o * r.outer + i * r.inner + n * r.stream + d);
-}
-
-/* |got - want| beyond one rounding of want and a few of float32 at the magnitude `size`. */
-static int near(double got, double want, double size, int half, int64_t terms) {
-    const double own = half ? ldexp(1, -8) : ldexp(1, -24);
-    return fabs(got - want) <= own * fabs(want) + (4 + sqrt((double)terms)) * ldexp(size, -24);
 }
 
 static void compare(const Case *c, void **r, const char *name) {

@@ -21,3 +21,5 @@ from .poison import poisoned_pre_backward as poisoned_pre_backward
 from .poison import poisoned_pre_forward as poisoned_pre_forward
 from .post_inputs import PostInputs as PostInputs
 from .post_inputs import make_post_inputs as make_post_inputs
+from .post_pre_inputs import PostPreInputs as PostPreInputs
+from .post_pre_inputs import make_post_pre_inputs as make_post_pre_inputs

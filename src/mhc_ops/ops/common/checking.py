@@ -174,7 +174,10 @@ def describe(value: object) -> str:
 
 def _dtype_text(op: str, name: str, got: torch.dtype, expected: torch.dtype) -> str:
     text = f"{op}: {name} must be {expected}, got {got}"
-    if name in ("phi", "alpha", "bias", "gamma") and got in (torch.bfloat16, torch.float16):
+    if name in ("phi", "alpha", "bias", "gamma", "out_bias") and got in (
+        torch.bfloat16,
+        torch.float16,
+    ):
         return (
             f"{text}; mHC parameters stay in float32 when a model is cast, so exclude them from "
             f".to(), .half(), .bfloat16() and from the mixed-precision policy."

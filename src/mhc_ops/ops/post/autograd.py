@@ -32,7 +32,7 @@ def differentiate_forward(ctx: Any, grad_out: Tensor | None) -> tuple[Tensor | N
     wanted = [needed[0] and through is None, *needed[1:]]
     if not any(wanted):
         return (through, *(None,) * 5)
-    results = _post_backward(grad_out, x, h_res, h_out, h_post, bias, ctx.impl, wanted)
+    results = post_backward_function(grad_out, x, h_res, h_out, h_post, bias, ctx.impl, wanted)
     grads = [r if want else None for r, want in zip(results, wanted, strict=True)]
     return (grads[0] if through is None else through, *grads[1:], None)
 
@@ -55,4 +55,4 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
 
 
 post_function = eager_function("post_forward", save_forward, differentiate_forward)
-_post_backward = eager_function("post_backward", save_backward, differentiate_backward)
+post_backward_function = eager_function("post_backward", save_backward, differentiate_backward)

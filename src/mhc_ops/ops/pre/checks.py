@@ -1,7 +1,8 @@
 """The contract of MhcPre and MhcPreBackward, for every door: shapes, dtypes, devices, options."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import factorial, prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -110,29 +111,37 @@ def check_backward(
     gamma: Tensor | None,
     grad_x_post: Tensor | None,
     op: str = "mhc_pre_backward",
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> PreSizes:
-    """Check the inputs of MhcPreBackward and return the sizes."""
+    """Check the inputs of MhcPreBackward and return the sizes.
+
+    names: what `op` calls an argument, where that is another name.
+    """
     sizes = _check_parameters(op, x, phi, alpha, gamma)
     contract, single = _contract(op, x, sizes), phi.dtype
 
-    contract.check("grad_h_in", grad_h_in, ("..", "D"), x.dtype)
-    contract.check("grad_h_post", grad_h_post, ("..", "N"), single)
+    def called(name: str) -> str:
+        return names.get(name, name)
+
+    contract.check(called("grad_h_in"), grad_h_in, ("..", "D"), x.dtype)
+    contract.check(called("grad_h_post"), grad_h_post, ("..", "N"), single)
+    residual = called("grad_h_res")
     if sizes.R == 0:
         if grad_h_res is not None:
             raise ArgumentError(
-                f"{op}: grad_h_res must be None because alpha [2] has no residual part, "
+                f"{op}: {residual} must be None because alpha [2] has no residual part, "
                 f"got {describe(grad_h_res)}."
             )
     elif grad_h_res is None:
         raise ArgumentError(
-            f"{op}: grad_h_res must be a tensor because alpha [3] has a residual part, got None; "
+            f"{op}: {residual} must be a tensor because alpha [3] has a residual part, got None; "
             f"pass zeros if h_res was not used."
         )
     else:
         # At N = 1 both forms hold one number a token, and either shape is taken.
         flat = sizes.h_res_tail == (sizes.R,) or (sizes.N == 1 and grad_h_res.dim() == x.dim() - 1)
         shape = ("..", "R") if flat else ("..", "N", "N")
-        contract.check("grad_h_res", grad_h_res, shape, single)
+        contract.check(residual, grad_h_res, shape, single)
     for name, saved, tail in (
         ("inv_rms", inv_rms, ()),
         ("h_mix", h_mix, ("F",)),
@@ -140,13 +149,14 @@ def check_backward(
         ("h_post", h_post, ("N",)),
     ):
         if saved is None:
+            forward = op.replace("backward", "forward")
             raise ArgumentError(
-                f"{op}: {name} must be the tensor saved by {op.replace('backward', 'forward')}, "
-                f"got None; run the forward and pass its {name}."
+                f"{op}: {called(name)} must be the tensor saved by {forward}, got None; "
+                f"run the forward and pass its {name}."
             )
-        contract.check(name, saved, ("..", *tail), single)
+        contract.check(called(name), saved, ("..", *tail), single)
     if grad_x_post is not None:
-        contract.check("grad_x_post", grad_x_post, ("..", "N", "D"), x.dtype)
+        contract.check(called("grad_x_post"), grad_x_post, ("..", "N", "D"), x.dtype)
     return sizes
 
 

@@ -39,9 +39,9 @@ def forward(
     """Compute the entries of `out` that are not None (contiguous tensors)."""
     x, x_rows = token_rows(sizes.lead, x)
     status = _native.library().mhc_pre_forward(
-        _sizes(sizes),
+        native_sizes(sizes),
         _native.DTYPES[x.dtype],
-        _numbers(numbers),
+        native_numbers(numbers),
         _forward_in(*x_rows, at(phi), at(alpha), at(bias), at(gamma)),
         _forward_out(*map(at, out)),
         torch.get_num_threads(),
@@ -80,9 +80,9 @@ def backward(
         grad_x_post, post_rows = token_rows(sizes.lead, grad_x_post)
     others = (phi, alpha, gamma, grad_h_post, grad_h_res, inv_rms, h_mix, h_pre, h_post)
     status = _native.library().mhc_pre_backward(
-        _sizes(sizes),
+        native_sizes(sizes),
         _native.DTYPES[x.dtype],
-        _numbers(numbers),
+        native_numbers(numbers),
         _backward_in(*x_rows, *grad_h_in_rows, *post_rows, *map(at, others)),
         _backward_out(*map(at, out), accumulate),
         torch.get_num_threads(),
@@ -91,13 +91,13 @@ def backward(
 
 
 @lru_cache(maxsize=64)
-def _sizes(sizes: "PreSizes") -> bytes:
+def native_sizes(sizes: "PreSizes") -> bytes:
     outer = sizes.lead[0] if len(sizes.lead) == 2 else 1
     return _native.packer(_native.Sizes)(outer, sizes.lead[-1], sizes.N, sizes.D, sizes.F)
 
 
 @lru_cache(maxsize=64)
-def _numbers(numbers: "PreNumbers") -> bytes:
+def native_numbers(numbers: "PreNumbers") -> bytes:
     return _native.packer(_native.Numbers)(
         numbers.norm_eps,
         numbers.hc_eps,

@@ -1,7 +1,7 @@
 // MhcPre.
 //
-// Tokens go in chunks of at most 64 (fewer where the workspace would outgrow phi); columns (all streams, one after the other, each padded to tiles of 32)
-// in strips of 1024.
+// Tokens go in chunks of at most 64 (fewer where the workspace would outgrow phi); columns (all
+// streams, one after the other, each padded to tiles of 32) in strips of 1024.
 //   project, of one chunk and one strip:
 //     x becomes float32 [64][1024] in L2 and its squares are summed; dot_rows multiplies it by the
 //     strip of phi (6 rows of 1024, 24 KiB, stay in L1 while the tokens pass) and fetches the next
@@ -12,17 +12,21 @@
 // threads they take (chunk, strip) pairs, so that one token uses every core and each core's L2
 // keeps its part of phi; after a barrier they finish tokens. The sums are the same, hence the bits.
 //
+// A Source makes x on the way, or says that it is there (InMemory). One that makes it writes a
+// chunk to memory, past the caches, and into a copy that stays in L2.
+//
 // phi * gamma is packed once as [strip][F][1024]. For few tokens that would double the work, so
 // dot_rows multiplies on the fly and rounds the product the same way. hf32 rounds gamma * x and
 // phi instead.
+#pragma once
+
 #include <math.h>
 
 #include "pre.h"
 
 namespace mhc {
 namespace MHC_ISA {
-
-namespace {
+namespace forward_of_pre {
 
 constexpr int CHUNK = 64;  // the order of no sum depends on it
 constexpr int STRIP_TILES = STRIP / TILE;
@@ -36,6 +40,8 @@ struct Call {
     TokenRows x;
     int64_t T, tiles, strips, chunk, chunks;  // tiles: of one stream; chunk: tokens
     bool hf32, packed, by_strip, stream;
+    char *copies;  // [threads][chunk][copy_step] of x, where a Source makes it
+    int64_t copy_step;
     float *P;        // [strips][F][STRIP_LD] when packed
     float *floats;   // [threads][chunk][STRIP_LD]
     float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][chunk][F + 1]; row F
@@ -113,7 +119,7 @@ double sum_of_squares(const Call &c, const char *row, float fast) {
     return total;
 }
 
-float inverse_rms(const Call &c, double squares) {
+inline float inverse_rms(const Call &c, double squares) {
     const double mean = squares / (double)(c.s.streams * c.s.dim), eps = c.numbers.norm_eps;
     return (float)(c.numbers.norm_eps_outside ? 1 / (sqrt(mean) + eps) : 1 / sqrt(mean + eps));
 }
@@ -153,7 +159,7 @@ void mix_streams(const Call &c, const char *row, const float *h_pre, char *h_in)
     }
 }
 
-float sigmoid(float z) { return 1 / (1 + expf(-z)); }
+inline float sigmoid(float z) { return 1 / (1 + expf(-z)); }
 
 // Token t from its strips' sums: partial + strip * ld is [F + 1]; mix [F] and gates [N] are
 // scratch.
@@ -192,9 +198,83 @@ void finish(const Call &c, int64_t t, const char *row, const float *partial, int
         mix_streams<E, false>(c, row, gates, h_in);
 }
 
-template <class E>
+// x lies in memory. A Source that makes it takes chunks of TOKENS, and has these too: reserve and
+// bind its part of the workspace; make tokens from `first` on, in memory and, where given, in a
+// copy of rows `step` bytes apart.
+struct InMemory {
+    static constexpr bool MAKES = false;
+    static constexpr int64_t TOKENS = CHUNK;
+    void reserve(Workspace &, int) {}
+    void bind(const Workspace &) {}
+    template <class E>
+    void make(int, int64_t, int, char *, int64_t) const {}
+};
+
+template <class Source>
+struct Job {
+    const Call &call;
+    const Source &source;
+};
+
+template <class E, class Source>
+void by_strip(const Team &team, const Call &c, const Source &source, float *floats, float *mix,
+              float *gates) {
+    const int64_t F = c.s.rows;
+    const char *rows[CHUNK];
+    if (Source::MAKES) {
+        for (int64_t t; (t = take(c.next + 2)) < c.T;)
+            source.template make<E>(team.rank, t, 1, nullptr, 0);
+        fence_streams();  // other threads read it
+        team.barrier();
+    }
+    for (int64_t i; (i = take(c.next)) < c.chunks * c.strips;) {
+        const int64_t first = i / c.strips * c.chunk, strip = i % c.strips;
+        const int count = (int)least(c.chunk, c.T - first);
+        c.x.fill(rows, first, count);
+        project<E>(c, strip, rows, count, floats, c.partial + (strip * c.T + first) * (F + 1),
+                   nullptr);
+    }
+    team.barrier();
+    for (int64_t t; (t = take(c.next + 1)) < c.T;) {
+        c.x.fill(rows, t, 1);
+        finish<E>(c, t, rows[0], c.partial + t * (F + 1), c.T * (F + 1), mix, gates);
+    }
+}
+
+template <class E, class Source>
+void by_chunk(const Team &team, const Call &c, const Source &source, float *floats, float *mix,
+              float *gates) {
+    const int64_t F = c.s.rows;
+    float *partial = c.partial + team.rank * c.strips * c.chunk * (F + 1);
+    char *copy = c.copies + team.rank * c.chunk * c.copy_step;
+    const char *rows[CHUNK], *next_rows[CHUNK];
+    for (int64_t i; (i = take(c.next)) < c.chunks;) {
+        const int64_t first = i * c.chunk;
+        const int count = (int)least(c.chunk, c.T - first);
+        if (Source::MAKES) {
+            source.template make<E>(team.rank, first, count, copy, c.copy_step);
+            for (int t = 0; t < count; t++) rows[t] = copy + t * c.copy_step;
+        } else {
+            c.x.fill(rows, first, count);
+        }
+        for (int64_t strip = 0; strip < c.strips; strip++) {
+            const int64_t tile = (strip + 1) * STRIP_TILES;
+            const int64_t ahead =
+                tile / c.tiles * c.x.stream_step + tile % c.tiles * TILE * E::SIZE;
+            for (int t = 0; t < count; t++) next_rows[t] = rows[t] + ahead;
+            const bool fetches = !Source::MAKES && strip + 1 < c.strips;
+            project<E>(c, strip, rows, count, floats, partial + strip * c.chunk * (F + 1),
+                       fetches ? next_rows : nullptr);
+        }
+        for (int t = 0; t < count; t++)
+            finish<E>(c, first + t, rows[t], partial + t * (F + 1), c.chunk * (F + 1), mix, gates);
+    }
+}
+
+template <class E, class Source>
 void run(const Team &team, void *argument) {
-    const Call &c = *(const Call *)argument;
+    const Job<Source> &job = *(const Job<Source> *)argument;
+    const Call &c = job.call;
     const int64_t N = c.s.streams, F = c.s.rows;
     float *floats = c.floats + team.rank * (c.chunk * STRIP_LD + F + N);
     float *mix = floats + c.chunk * STRIP_LD, *gates = mix + F;
@@ -204,46 +284,17 @@ void run(const Team &team, void *argument) {
                      c.in.phi, c.hf32 ? nullptr : c.in.gamma, i / c.tiles, i % c.tiles, c.hf32);
         team.barrier();
     }
-    const char *rows[CHUNK], *next_rows[CHUNK];
-    if (c.by_strip) {
-        for (int64_t i; (i = take(c.next)) < c.chunks * c.strips;) {
-            const int64_t first = i / c.strips * c.chunk, strip = i % c.strips;
-            const int count = (int)least(c.chunk, c.T - first);
-            c.x.fill(rows, first, count);
-            project<E>(c, strip, rows, count, floats, c.partial + (strip * c.T + first) * (F + 1),
-                       nullptr);
-        }
-        team.barrier();
-        for (int64_t t; (t = take(c.next + 1)) < c.T;) {
-            c.x.fill(rows, t, 1);
-            finish<E>(c, t, rows[0], c.partial + t * (F + 1), c.T * (F + 1), mix, gates);
-        }
-    } else {
-        float *partial = c.partial + team.rank * c.strips * c.chunk * (F + 1);
-        for (int64_t i; (i = take(c.next)) < c.chunks;) {
-            const int64_t first = i * c.chunk;
-            const int count = (int)least(c.chunk, c.T - first);
-            c.x.fill(rows, first, count);
-            for (int64_t strip = 0; strip < c.strips; strip++) {
-                const int64_t tile = (strip + 1) * STRIP_TILES;
-                const int64_t ahead =
-                    tile / c.tiles * c.x.stream_step + tile % c.tiles * TILE * E::SIZE;
-                for (int t = 0; t < count; t++) next_rows[t] = rows[t] + ahead;
-                project<E>(c, strip, rows, count, floats, partial + strip * c.chunk * (F + 1),
-                           strip + 1 < c.strips ? next_rows : nullptr);
-            }
-            for (int t = 0; t < count; t++)
-                finish<E>(c, first + t, rows[t], partial + t * (F + 1), c.chunk * (F + 1), mix,
-                          gates);
-        }
-    }
-    if (c.stream) fence_streams();
+    if (c.by_strip)
+        by_strip<E>(team, c, job.source, floats, mix, gates);
+    else
+        by_chunk<E>(team, c, job.source, floats, mix, gates);
+    if (c.stream || Source::MAKES) fence_streams();
 }
 
-}  // namespace
-
-int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
-                const mhc_pre_forward_in &in, const mhc_pre_forward_out &out, int threads) {
+template <class Source>
+int compute(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
+            const mhc_pre_forward_in &in, const mhc_pre_forward_out &out, int threads,
+            Source source) {
     const int64_t N = s.streams, F = s.rows, T = s.outer * s.inner;
     const int size = dtype == MHC_FLOAT32 ? 4 : 2;
     if (T == 0) return MHC_OK;
@@ -252,9 +303,9 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
     c.T = T;
     c.tiles = ceil_div(s.dim, TILE);
     c.strips = ceil_div(N * c.tiles, STRIP_TILES);
-    c.by_strip = ceil_div(T, CHUNK) < threads;
+    c.by_strip = ceil_div(T, Source::TOKENS) < threads;
     const int64_t room = F * (N * s.dim + 8 * T) / (threads * STRIP_LD) / DOT_TOKENS * DOT_TOKENS;
-    c.chunk = least(least(T, CHUNK), room > DOT_TOKENS ? room : DOT_TOKENS);
+    c.chunk = least(least(T, Source::TOKENS), room > DOT_TOKENS ? room : DOT_TOKENS);
     c.chunks = ceil_div(T, c.chunk);
     c.hf32 = numbers.hf32;
     c.packed = T > FEW_TOKENS || c.hf32 || s.dim % TILE != 0;
@@ -266,20 +317,29 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
     const size_t floats = w.reserve<float>(threads * (c.chunk * STRIP_LD + F + N));
     const size_t partial =
         w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * c.chunk));
-    const size_t next = w.reserve<int64_t>(2);
+    const size_t next = w.reserve<int64_t>(3);
+    // Rows a multiple of 4 KiB apart would share one set of L1.
+    c.copy_step = (N * s.dim * size + 63) / 64 * 64 + 64;
+    const size_t copies =
+        w.reserve<char>(Source::MAKES && !c.by_strip ? threads * c.chunk * c.copy_step : 0);
+    source.reserve(w, threads);
     if (!w.allocate()) return MHC_NO_MEMORY;
     c.P = w.at<float>(P);
     c.floats = w.at<float>(floats);
     c.partial = w.at<float>(partial);
     c.next = w.at<int64_t>(next);
-    c.next[0] = c.next[1] = 0;
+    c.next[0] = c.next[1] = c.next[2] = 0;
+    c.copies = w.at<char>(copies);
+    source.bind(w);
+    Job<Source> job = {c, source};
     run_team(threads,
-             dtype == MHC_FLOAT32   ? run<F32>
-             : dtype == MHC_FLOAT16 ? run<F16>
-                                    : run<BF16>,
-             &c);
+             dtype == MHC_FLOAT32   ? run<F32, Source>
+             : dtype == MHC_FLOAT16 ? run<F16, Source>
+                                    : run<BF16, Source>,
+             &job);
     return MHC_OK;
 }
 
+}  // namespace forward_of_pre
 }  // namespace MHC_ISA
 }  // namespace mhc

@@ -2,14 +2,16 @@
 //
 // Threads take groups of tokens. Of one token, a pair of vectors of every stream is widened
 // into registers and leaves as a pair of every output stream: x and h_out are read once, out is
-// written once, past the caches where it is large. N up to 8 is unrolled; beyond, x is widened
-// again for each output stream, from L1.
+// written once, past the caches where it is large, and a second time where a caller wants a copy
+// that stays in them. N up to 8 is unrolled; beyond, x is widened again for each output stream,
+// from L1.
+#pragma once
+
 #include "post.h"
 
 namespace mhc {
 namespace MHC_ISA {
-
-namespace {
+namespace forward_of_post {
 
 struct Call {
     const mhc_post_sizes &s;
@@ -18,15 +20,14 @@ struct Call {
     TokenRows x, h_out;
     int64_t T;
     bool stream;
-    float *gates;   // [threads][N * N + N]
-    int64_t *next;  // a counter
+    float *gates;  // [threads][N * N + N]
 };
 
 struct Token {
     const char *x, *h_out;
     const char *next_x, *next_h_out;  // or NULL
-    char *out;
-    const float *h_res, *h_post;  // canonical
+    char *out, *copy;                 // copy may be NULL
+    const float *h_res, *h_post;      // canonical
 };
 
 // The columns [d, d + PAIR), or `count` of them. N is 0 where the number of streams is not
@@ -54,6 +55,7 @@ MHC_INLINE void mix_columns(const Call &c, const Token &t, int64_t d, int count)
         }
         total = add_scaled(t.h_post[j], y, total);
         set<E, WHOLE, STREAM>(total, t.out + (j * c.s.dim + d) * E::SIZE, count);
+        if (t.copy) set<E, WHOLE, false>(total, t.copy + (j * c.s.dim + d) * E::SIZE, count);
     }
 }
 
@@ -91,59 +93,39 @@ Mixer mixer(bool res, int64_t streams) {
     }
 }
 
+// At most GROUP tokens from `first` on; copy: NULL, or where their rows of copy_step bytes go.
 template <class E>
-void run(const Team &team, void *argument) {
-    const Call &c = *(const Call *)argument;
+void write(const Call &c, int thread, int64_t first, int count, char *copy, int64_t copy_step) {
     const int64_t N = c.s.streams, D = c.s.dim;
     const bool res = c.in.h_res;
     const Mixer mix = c.stream ? mixer<E, true>(res, N) : mixer<E, false>(res, N);
-    float *h_res = c.gates + team.rank * (N * N + N), *h_post = h_res + N * N;
+    float *h_res = c.gates + thread * (N * N + N), *h_post = h_res + N * N;
     const char *x[GROUP], *h_out[GROUP];
-    for (int64_t item; (item = take(c.next)) < ceil_div(c.T, GROUP);) {
-        const int64_t first = item * GROUP;
-        const int count = (int)least(GROUP, c.T - first);
-        c.x.fill(x, first, count);
-        c.h_out.fill(h_out, first, count);
-        for (int i = 0; i < count; i++) {
-            const int64_t t = first + i;
-            if (res) copy_canonical(h_res, c.in.h_res + t * N * N, N * N);
-            copy_canonical(h_post, c.in.h_post + t * N, N);
-            const bool more = i + 1 < count;
-            mix(c, {x[i], h_out[i], more ? x[i + 1] : nullptr, more ? h_out[i + 1] : nullptr,
-                    c.out + t * N * D * E::SIZE, h_res, h_post});
-        }
+    c.x.fill(x, first, count);
+    c.h_out.fill(h_out, first, count);
+    for (int i = 0; i < count; i++) {
+        const int64_t t = first + i;
+        if (res) copy_canonical(h_res, c.in.h_res + t * N * N, N * N);
+        copy_canonical(h_post, c.in.h_post + t * N, N);
+        const bool more = i + 1 < count;
+        mix(c, {x[i], h_out[i], more ? x[i + 1] : nullptr, more ? h_out[i + 1] : nullptr,
+                c.out + t * N * D * E::SIZE, copy ? copy + i * copy_step : nullptr, h_res, h_post});
     }
-    if (c.stream) fence_streams();
 }
 
-}  // namespace
-
-int post_forward(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_forward_in &in, void *out,
-                 int threads) {
-    const int64_t N = s.streams, T = s.outer * s.inner;
+inline Call prepare(const mhc_post_sizes &s, mhc_dtype dtype, const mhc_post_forward_in &in,
+                    void *out) {
     const int size = dtype == MHC_FLOAT32 ? 4 : 2;
-    if (T == 0) return MHC_OK;
-    Call c = {s, in, (char *)out, TokenRows(in.x, s.inner, size),
-              TokenRows(in.h_out, s.inner, size)};
-    threads = threads_for((double)T * (double)(N * s.dim) * (double)(N + 1), max_threads(threads));
-    c.T = T;
-    c.stream =
-        (uintptr_t)out % 64 == 0 && s.dim * size % 64 == 0 && T * N * s.dim * size > CACHED_OUTPUT;
-
-    Workspace w;
-    const size_t gates = w.reserve<float>(threads * (N * N + N));
-    const size_t next = w.reserve<int64_t>(1);
-    if (!w.allocate()) return MHC_NO_MEMORY;
-    c.gates = w.at<float>(gates);
-    c.next = w.at<int64_t>(next);
-    *c.next = 0;
-    run_team(threads,
-             dtype == MHC_FLOAT32   ? run<F32>
-             : dtype == MHC_FLOAT16 ? run<F16>
-                                    : run<BF16>,
-             &c);
-    return MHC_OK;
+    const int64_t T = s.outer * s.inner;
+    const bool stream = (uintptr_t)out % 64 == 0 && s.dim * size % 64 == 0 &&
+                        T * s.streams * s.dim * size > CACHED_OUTPUT;
+    return {
+        s, in,     (char *)out, TokenRows(in.x, s.inner, size), TokenRows(in.h_out, s.inner, size),
+        T, stream, nullptr};
 }
 
+inline int64_t gates_of_thread(const Call &c) { return c.s.streams * c.s.streams + c.s.streams; }
+
+}  // namespace forward_of_post
 }  // namespace MHC_ISA
 }  // namespace mhc

@@ -23,6 +23,12 @@
 //
 // hf32 rounds g and phi for mix_rows, g and gamma * x for outer_sum. Then gamma is applied to
 // u = g phi afterwards, and grad_gamma = sum_t x u is summed beside G, as row F of a tile.
+//
+// A Sink takes the gradient of x away before it reaches memory: 32 tokens and a segment of 128
+// columns at a time, in float32, still in L2. Segments depend on nothing, so it may sum over D one
+// by one; a superblock's are complete behind the next barrier. ToMemory is none.
+#pragma once
+
 #include <math.h>
 
 #include "pre.h"
@@ -30,11 +36,12 @@
 namespace mhc {
 namespace MHC_ISA {
 
-namespace {
+namespace backward_of_pre {
 
 constexpr int GROUP = 8;  // tokens of phase A that one thread takes: part of the order of summation
 constexpr int FETCH = 2;  // tiles between a row's fetch into L2 and its use
 constexpr int64_t STRIP_BYTES = 512 << 10;  // of P and G in a strip: half of a 1 MiB L2
+constexpr int64_t SEGMENT = 4;  // tiles that a Sink takes: part of its order of summation
 
 // What phase B needs of a superblock's tokens.
 struct Tokens {
@@ -50,7 +57,7 @@ struct Call {
     const mhc_pre_backward_out &out;
     TokenRows x, grad_h_in, post;
     int64_t T, superblocks, tiles, strip_tiles, strips;
-    bool hf32, want_G, want_u, gamma_row;
+    bool hf32, want_x, want_G, want_u, gamma_row;
     bool stream;  // grad_x is aligned and large
 
     float *P;  // [tiles][N][F][TILE]
@@ -58,9 +65,13 @@ struct Call {
     float *group_sums;                 // [groups of T][2][F]: bias, then a * h_mix * inv_rms
     float *strip_G;                    // [threads][strip_tiles][N][tile_rows][TILE]
     float *strip_gamma;                // [threads][strip_tiles][TILE]
+    float *segment_x;                  // [threads][BLOCK][segment_step], for a Sink
     int64_t *next_group, *next_strip;  // [superblocks] each
+    int64_t *next_taken;               // [superblocks], for a Sink
 
     int64_t tile_rows() const { return s.rows + gamma_row; }
+    // A multiple of 4 KiB would put the tokens' rows into one set of L1.
+    int64_t segment_step() const { return s.streams * SEGMENT * TILE + 16; }
     int tokens_of(int64_t superblock) const {
         return (int)least(SUPERBLOCK, T - superblock * SUPERBLOCK);
     }
@@ -148,6 +159,23 @@ struct Block {
     alignas(64) char post_tail[BLOCK * TILE * 4], out_tail[BLOCK * TILE * 4];
 };
 
+// No Sink: grad_x goes to memory.
+struct ToMemory {
+    static constexpr bool TAKES = false;
+};
+
+// What a Sink takes: the gradient of x of `count` tokens from `first` on, for the columns `begin`
+// to `end` of a segment in a strip that begins at column `strip`. Tokens lie `token` elements
+// apart, streams `stream`.
+struct Taken {
+    int thread;
+    int64_t superblock, first;
+    int count;
+    int64_t strip, segment, begin, end;
+    const float *grad;
+    int64_t token, stream;
+};
+
 // Where a tile lies: element `at` of a parameter's row, byte offsets in rows of x, grad_x_post,
 // grad_x.
 struct Place {
@@ -155,11 +183,12 @@ struct Place {
     int columns;
 };
 
-template <class E>
+template <class E, bool NEAR>
 Place place(const Call &c, int64_t tile, int64_t n) {
     const int64_t d = tile * TILE, at = n * c.s.dim + d;
+    const int64_t taken = (n * SEGMENT + tile % SEGMENT) * TILE * F32::SIZE;
     return {at, n * c.x.stream_step + d * E::SIZE, n * c.post.stream_step + d * E::SIZE,
-            at * E::SIZE, tile_columns(c.s.dim, tile)};
+            NEAR ? taken : at * E::SIZE, tile_columns(c.s.dim, tile)};
 }
 
 template <class E>
@@ -174,7 +203,7 @@ void fetch(const char *const *rows, int count, int64_t offset) {
 }
 
 // hf32: the second operand of outer_sum is gamma * x, rounded.
-void round_tile(const Call &c, Block &b, const Place &at) {
+inline void round_tile(const Call &c, Block &b, const Place &at) {
     float scale[TILE] = {};
     if (c.in.gamma) load_row<F32>(scale, (const char *)(c.in.gamma + at.at), at.columns);
     for (int i = 0; i < b.count * TILE; i += LANES) {
@@ -184,8 +213,9 @@ void round_tile(const Call &c, Block &b, const Place &at) {
 }
 
 // hf32: the group holds u = g phi alone; grad_x = base + gamma * u, and the sum of x * u goes on.
-template <class E, bool POST>
+template <class E, bool POST, bool NEAR>
 void finish_hf32(const Call &c, Block &b, const Pending &group, int first, const Place &at) {
+    using O = Output<E, NEAR>;
     float scale[TILE] = {};
     if (c.in.gamma) load_row<F32>(scale, (const char *)(c.in.gamma + at.at), at.columns);
     const int count = (int)least(MIX_TOKENS, b.count - first);
@@ -195,7 +225,7 @@ void finish_hf32(const Call &c, Block &b, const Pending &group, int first, const
             const int token = first + t, i = token * TILE + column;
             const Pair u = load2(group.y + t * TILE + column), x = load2(b.x_tile + i);
             total = {fma(x.a, u.a, total.a), fma(x.b, u.b, total.b)};
-            if (!c.out.grad_x) continue;
+            if (!c.want_x) continue;
             Pair y = base_of(b.h_pre[token * c.s.streams], b.c[token], b.g_tile + i, b.x_tile + i);
             if (POST) {
                 const Pair w = widen<E>(group.post[t] + column * E::SIZE);
@@ -203,20 +233,22 @@ void finish_hf32(const Call &c, Block &b, const Pending &group, int first, const
             }
             const Pair w = c.in.gamma ? load2(scale + column) : Pair{splat(1), splat(1)};
             y = {fma(w.a, u.a, y.a), fma(w.b, u.b, y.b)};
-            narrow<E, false>(y, group.out[t] + column * E::SIZE);
+            narrow<O, false>(y, group.out[t] + column * O::SIZE);
         }
         store(b.gamma_sum + column, total.a);
         store(b.gamma_sum + column + LANES, total.b);
     }
 }
 
-template <class E, bool POST, bool STREAM>
+template <class E, bool POST, bool STREAM, bool NEAR>
 void finish_waiting(Block &b) {
-    for (int t = 0; b.waiting && t < MIX_TOKENS; t++) finish_row<E, POST, STREAM>(*b.waiting, t);
+    for (int t = 0; b.waiting && t < MIX_TOKENS; t++)
+        finish_row<E, POST, STREAM, NEAR>(*b.waiting, t);
     b.waiting = nullptr;
 }
 
-template <class E, bool POST, bool STREAM>
+// NEAR: the rows of grad_x are float32 and have room for whole tiles of BLOCK tokens.
+template <class E, bool POST, bool STREAM, bool NEAR>
 void mix_tile(const Call &c, Block &b, const float *P, const Place &at, Ahead ahead,
               float *gamma_row) {
     static const float zeros[MIX_TOKENS * TILE] = {};
@@ -232,33 +264,34 @@ void mix_tile(const Call &c, Block &b, const float *P, const Place &at, Ahead ah
         for (int t = 0; t < MIX_TOKENS; t++) {
             const int row = (first + t) * TILE * E::SIZE;
             if (POST) group.post[t] = whole ? b.post[first + t] + at.post : b.post_tail + row;
-            group.out[t] = whole ? b.grad_x[first + t] + at.grad_x : b.out_tail + row;
+            group.out[t] = whole || NEAR ? b.grad_x[first + t] + at.grad_x : b.out_tail + row;
         }
         const int F = (int)c.s.rows, N = (int)c.s.streams, i = first * TILE;
         if (c.hf32) {
-            mix_rows<E, POST, STREAM>({F, F, 0, b.g + first * F, P, zeros, zeros, zeros, zeros},
-                                      group, nullptr, ahead);
-            finish_hf32<E, POST>(c, b, group, first, at);
+            mix_rows<E, POST, STREAM, NEAR>(
+                {F, F, 0, b.g + first * F, P, zeros, zeros, zeros, zeros}, group, nullptr, ahead);
+            finish_hf32<E, POST, NEAR>(c, b, group, first, at);
         } else {
-            mix_rows<E, POST, STREAM>({F, F, N, b.g + first * F, P, b.x_tile + i, b.g_tile + i,
-                                       b.h_pre + first * N, b.c + first},
-                                      group, b.waiting, ahead);
+            mix_rows<E, POST, STREAM, NEAR>({F, F, N, b.g + first * F, P, b.x_tile + i,
+                                             b.g_tile + i, b.h_pre + first * N, b.c + first},
+                                            group, b.waiting, ahead);
             b.waiting = &group;
         }
         ahead.x += MIX_TOKENS;
         ahead.post += MIX_TOKENS;
         ahead.out += MIX_TOKENS;
+        if (ahead.other) ahead.other += MIX_TOKENS;
         if (ahead.to) ahead.to += MIX_TOKENS * TILE;
     }
     if (gamma_row)
         for (int j = 0; j < TILE; j++) gamma_row[j] += b.gamma_sum[j];
     if (whole) return;
-    finish_waiting<E, POST, STREAM>(b);
-    for (int t = 0; c.out.grad_x && t < b.count; t++)
+    finish_waiting<E, POST, STREAM, NEAR>(b);  // before post_tail is filled again
+    for (int t = 0; !NEAR && c.want_x && t < b.count; t++)
         memcpy(b.grad_x[t] + at.grad_x, b.out_tail + t * TILE * E::SIZE, bytes);
 }
 
-void add_row(float *to, const float *row, int columns, bool first) {
+inline void add_row(float *to, const float *row, int columns, bool first) {
     if (first)
         memcpy(to, row, (size_t)columns * sizeof(float));
     else
@@ -268,8 +301,8 @@ void add_row(float *to, const float *row, int columns, bool first) {
 // Adds one stream of a superblock's strip to the parameters' gradients, a row of phi at a time: the
 // rows of one tile lie far apart, and where N * D is a multiple of 1024 share a set of L1.
 // grad_gamma: [strip_tiles * TILE].
-void close_strip(const Call &c, const float *G, int64_t tile, int64_t n, int64_t columns,
-                 float *grad_gamma, bool first) {
+inline void close_strip(const Call &c, const float *G, int64_t tile, int64_t n, int64_t columns,
+                        float *grad_gamma, bool first) {
     const int64_t F = c.s.rows, width = c.s.streams * c.s.dim, at = n * c.s.dim + tile * TILE;
     const int64_t next_tile = c.s.streams * c.tile_rows() * TILE;
     const float *gamma = c.in.gamma && !c.hf32 ? c.in.gamma + at : nullptr;
@@ -302,12 +335,16 @@ void close_strip(const Call &c, const float *G, int64_t tile, int64_t n, int64_t
     add_row(c.out.grad_gamma + at, grad_gamma, (int)columns, first);
 }
 
-template <class E, bool POST, bool STREAM>
-void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums, float *grad_gamma) {
+template <class E, bool POST, bool STREAM, class Sink>
+void phase_b(const Call &c, const Sink &sink, int thread, int64_t superblock, int64_t strip,
+             float *sums, float *grad_gamma) {
+    float *segment_x = c.segment_x + thread * BLOCK * c.segment_step();
     const int64_t N = c.s.streams, F = c.s.rows, rows = c.tile_rows();
     const int64_t begin = strip * c.strip_tiles, end = least(begin + c.strip_tiles, c.tiles);
+    const int64_t columns = least(c.s.dim, end * TILE) - begin * TILE;
     const int tokens = c.tokens_of(superblock);
     const Tokens &from = c.tokens[superblock % 2];
+    if constexpr (Sink::TAKES) sink.open(thread, columns);
     if (c.want_G || c.gamma_row)
         memset(sums, 0, (size_t)((end - begin) * N * rows * TILE) * sizeof(float));
     Block b = {};
@@ -320,18 +357,20 @@ void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums, floa
         c.x.fill(b.x, t, b.count);
         c.grad_h_in.fill(b.grad_h_in, t, b.count);
         if (POST) c.post.fill(b.post, t, b.count);
-        for (int i = 0; i < b.count; i++)
-            b.grad_x[i] = (char *)c.out.grad_x + (t + i) * N * c.s.dim * E::SIZE;
+        for (int i = 0; i < BLOCK; i++)
+            b.grad_x[i] = Sink::TAKES ? (char *)(segment_x + i * c.segment_step())
+                                      : (char *)c.out.grad_x + (t + i) * N * c.s.dim * E::SIZE;
+        const char *others[BLOCK];  // what the Sink will read
+        if constexpr (Sink::TAKES) sink.rows(others, t, b.count);
         for (int64_t tile = begin; tile < end; tile++) {
-            if (c.out.grad_x) {
+            if (c.want_x) {
                 load_tile<E>(b.g_tile, b.grad_h_in, tile * TILE * E::SIZE, b.count,
                              tile_columns(c.s.dim, tile));
-                if (tile + 1 < end)
-                    fetch<E>(b.grad_h_in, b.count, (tile + 1) * TILE * E::SIZE);
+                if (tile + 1 < end) fetch<E>(b.grad_h_in, b.count, (tile + 1) * TILE * E::SIZE);
             }
             for (int64_t n = 0; n < N; n++) {
                 const auto later = [&](int64_t steps) {
-                    return place<E>(c, tile + (n + steps) / N, (n + steps) % N);
+                    return place<E, Sink::TAKES>(c, tile + (n + steps) / N, (n + steps) % N);
                 };
                 const Place at = later(0), next = later(1), fetched = later(FETCH);
                 const bool has_next = next.columns > 0 && tile + (n + 1) / N < end;
@@ -348,18 +387,38 @@ void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums, floa
                 const bool whole = b.count == BLOCK;
                 float *other = b.x_tiles[b.x_tile == b.x_tiles[0]];
                 b.x_loaded = whole && has_next && next.columns == TILE;
-                mix_tile<E, POST, STREAM>(c, b, c.P + (tile * N + n) * F * TILE, at,
-                                          {b.x_loaded ? other : nullptr, whole && fetches, b.x,
-                                           b.post, b.grad_x, next.x, fetched.x, fetched.post,
-                                           fetched.grad_x},
-                                          c.gamma_row ? tile_sums + F * TILE : nullptr);
+                Ahead ahead = {b.x_loaded ? other : nullptr,
+                               whole && fetches,
+                               b.x,
+                               b.post,
+                               b.grad_x,
+                               next.x,
+                               fetched.x,
+                               fetched.post,
+                               fetched.grad_x,
+                               nullptr,
+                               0};
+                if constexpr (Sink::TAKES)
+                    if (whole && sink.reads_x())
+                        ahead.other = others, ahead.fetch_other = sink.template offset<E>(tile, n);
+                mix_tile<E, POST, STREAM, Sink::TAKES>(
+                    c, b, c.P + (tile * N + n) * F * TILE, at, ahead,
+                    c.gamma_row ? tile_sums + F * TILE : nullptr);
                 if (b.x_loaded) b.x_tile = other;
             }
+            if constexpr (Sink::TAKES)
+                if ((tile + 1) % SEGMENT == 0 || tile + 1 == end) {
+                    finish_waiting<E, POST, STREAM, Sink::TAKES>(b);
+                    const int64_t segment = tile / SEGMENT, at = segment * SEGMENT * TILE;
+                    sink.template take<E>({thread, superblock, t, b.count, begin * TILE, segment,
+                                           at, least(c.s.dim, (tile + 1) * TILE), segment_x,
+                                           c.segment_step(), SEGMENT * TILE});
+                }
         }
     }
-    finish_waiting<E, POST, STREAM>(b);
+    finish_waiting<E, POST, STREAM, Sink::TAKES>(b);
     if (STREAM) fence_streams();
-    const int64_t columns = least(c.s.dim, end * TILE) - begin * TILE;
+    if constexpr (Sink::TAKES) sink.close(thread, superblock, begin * TILE, columns);
     if (c.want_G || c.gamma_row)
         for (int64_t n = 0; n < N; n++)
             close_strip(c, sums, begin, n, columns, grad_gamma,
@@ -368,7 +427,7 @@ void phase_b(const Call &c, int64_t superblock, int64_t strip, float *sums, floa
 
 // grad_bias and grad_alpha: groups within a superblock from zero, superblocks in ascending order.
 // part: [2][F].
-void reduce_groups(const Call &c, float *part) {
+inline void reduce_groups(const Call &c, float *part) {
     const int64_t N = c.s.streams, F = c.s.rows, ends[3] = {N, 2 * N, F};
     for (int64_t superblock = 0; superblock < c.superblocks; superblock++) {
         const bool first = superblock == 0 && !c.out.accumulate;
@@ -385,9 +444,24 @@ void reduce_groups(const Call &c, float *part) {
     }
 }
 
-template <class E, bool POST, bool STREAM>
+template <class Sink>
+struct Job {
+    const Call &call;
+    const Sink &sink;
+};
+
+// Lets a Sink finish its sums of a superblock, whose strips are all taken.
+template <class Sink>
+void finish_taken(const Call &c, const Sink &sink, int64_t superblock) {
+    const int64_t tokens = c.tokens_of(superblock), first = superblock * SUPERBLOCK;
+    for (int64_t item; (item = take(c.next_taken + superblock)) < ceil_div(tokens, BLOCK);)
+        sink.finish(superblock, first + item * BLOCK, (int)least(BLOCK, tokens - item * BLOCK));
+}
+
+template <class E, bool POST, bool STREAM, class Sink>
 void run(const Team &team, void *argument) {
-    const Call &c = *(const Call *)argument;
+    const Job<Sink> &job = *(const Job<Sink> *)argument;
+    const Call &c = job.call;
     const int64_t N = c.s.streams, F = c.s.rows;
     if (c.want_u)
         for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
@@ -400,22 +474,30 @@ void run(const Team &team, void *argument) {
         for (int64_t group; (group = take(c.next_group + superblock)) < groups;)
             phase_a<E>(c, superblock, (int)group);
         team.barrier();
+        if constexpr (Sink::TAKES)
+            if (superblock > 0) finish_taken(c, job.sink, superblock - 1);
         if (c.want_G || c.want_u)
             for (int64_t strip; (strip = take(c.next_strip + superblock)) < c.strips;)
-                phase_b<E, POST, STREAM>(c, superblock, strip, sums, grad_gamma);
+                phase_b<E, POST, STREAM>(c, job.sink, team.rank, superblock, strip, sums,
+                                         grad_gamma);
+    }
+    if constexpr (Sink::TAKES) {
+        team.barrier();
+        finish_taken(c, job.sink, c.superblocks - 1);
     }
 }
 
-template <class E>
+template <class E, class Sink>
 void (*body_for(bool post, bool stream))(const Team &, void *) {
-    if (stream) return post ? run<E, true, true> : run<E, false, true>;
-    return post ? run<E, true, false> : run<E, false, false>;
+    if constexpr (!Sink::TAKES)
+        if (stream) return post ? run<E, true, true, Sink> : run<E, false, true, Sink>;
+    return post ? run<E, true, false, Sink> : run<E, false, false, Sink>;
 }
 
-}  // namespace
-
-int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
-                 const mhc_pre_backward_in &in, const mhc_pre_backward_out &out, int threads) {
+template <class Sink>
+int compute(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
+            const mhc_pre_backward_in &in, const mhc_pre_backward_out &out, int threads,
+            Sink sink) {
     const int64_t N = s.streams, F = s.rows, T = s.outer * s.inner, width = N * s.dim;
     const int size = dtype == MHC_FLOAT32 ? 4 : 2;
     Call c = {s,
@@ -429,13 +511,16 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     c.hf32 = numbers.hf32;
     c.gamma_row = c.hf32 && out.grad_gamma;
     c.want_G = out.grad_phi || (out.grad_gamma && !c.hf32);
-    c.want_u = out.grad_x || c.gamma_row;
+    c.want_x = out.grad_x || Sink::TAKES;
+    c.want_u = c.want_x || c.gamma_row;
     c.superblocks = T ? ceil_div(T, SUPERBLOCK) : 1;
     threads = threads_for(2.0 * (double)T * (double)width * (double)(F + 2), max_threads(threads));
     c.tiles = ceil_div(s.dim, TILE);
-    const int64_t widest = STRIP_BYTES / (2 * N * F * TILE * (int64_t)sizeof(float));
-    c.strips = ceil_div(ceil_div(c.tiles, widest > 0 ? widest : 1), threads) * threads;
+    int64_t widest = STRIP_BYTES / (2 * N * F * TILE * (int64_t)sizeof(float));
+    if (widest < 1) widest = 1;
+    c.strips = ceil_div(ceil_div(c.tiles, widest), threads) * threads;
     c.strip_tiles = ceil_div(c.tiles, c.strips);
+    if (Sink::TAKES) c.strip_tiles = ceil_div(c.strip_tiles, SEGMENT) * SEGMENT;
     c.strips = ceil_div(c.tiles, c.strip_tiles);
     c.stream = (uintptr_t)out.grad_x % 64 == 0 && s.dim * size % 64 == 0 &&
                T * width * size > CACHED_OUTPUT;
@@ -449,13 +534,16 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
         h_pre[i] = w.reserve<float>(rows * N);
         coefficient[i] = w.reserve<float>(rows);
     }
-    const size_t counters = w.reserve<int64_t>(2 * c.superblocks);
+    const size_t counters = w.reserve<int64_t>(3 * c.superblocks);
     const size_t zero_until = w.size;
     const size_t part = w.reserve<float>(2 * F);
     const size_t group_sums = w.reserve<float>(ceil_div(T, GROUP) * 2 * F);
     const size_t strip_G = w.reserve<float>(
         c.want_G || c.gamma_row ? threads * c.strip_tiles * N * c.tile_rows() * TILE : 0);
     const size_t strip_gamma = w.reserve<float>(threads * c.strip_tiles * TILE);
+    const size_t segment_x = w.reserve<float>(Sink::TAKES ? threads * BLOCK * c.segment_step() : 0);
+    if constexpr (Sink::TAKES)
+        sink.reserve(w, threads, ceil_div(c.tiles, SEGMENT), c.strip_tiles * TILE);
     if (!w.allocate()) return MHC_NO_MEMORY;
     memset(w.data + g[0], 0, zero_until - g[0]);
 
@@ -467,15 +555,20 @@ int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers 
     c.strip_G = w.at<float>(strip_G);
     c.next_group = w.at<int64_t>(counters);
     c.next_strip = c.next_group + c.superblocks;
+    c.next_taken = c.next_strip + c.superblocks;
+    c.segment_x = w.at<float>(segment_x);
+    if constexpr (Sink::TAKES) sink.bind(w);
     const bool post = in.grad_x_post.data;
+    Job<Sink> job = {c, sink};
     run_team(threads,
-             dtype == MHC_FLOAT32   ? body_for<F32>(post, c.stream)
-             : dtype == MHC_FLOAT16 ? body_for<F16>(post, c.stream)
-                                    : body_for<BF16>(post, c.stream),
-             &c);
+             dtype == MHC_FLOAT32   ? body_for<F32, Sink>(post, c.stream)
+             : dtype == MHC_FLOAT16 ? body_for<F16, Sink>(post, c.stream)
+                                    : body_for<BF16, Sink>(post, c.stream),
+             &job);
     reduce_groups(c, w.at<float>(part));
     return MHC_OK;
 }
 
+}  // namespace backward_of_pre
 }  // namespace MHC_ISA
 }  // namespace mhc

@@ -1,0 +1,1 @@
+"""The boundary of two sublayers: MhcPost of one, and MhcPre and Sinkhorn of the next."""
