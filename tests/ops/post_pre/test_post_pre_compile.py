@@ -179,6 +179,17 @@ def test_the_registered_ops_are_the_public_ones(impl):
     assert_same_bits([*grads[:4], *grads[5:]], [*want[:4], *want[5:]])
 
 
+def test_the_registered_op_differentiates_without_its_trailing_defaults(impl):
+    """The dispatcher drops them, and autograd sees fewer inputs."""
+    c = make_post_pre_inputs(6, 3, 10, gamma=False, out_bias=False)
+    made = [t.clone().requires_grad_() for t in c[:7]]
+    raw = torch.ops.mhc.post_pre_forward(*made)
+    upstream = (c.grad_x_next, c.grad_h_in, c.grad_h_post_next, c.grad_h_res_next)
+    got = torch.autograd.grad(raw[:4], made, upstream)
+    want = autograd("auto", c, ("x", "h_res", "h_out", "h_post", "phi", "alpha", "bias"))
+    assert_same_bits(got, tuple(want.values()))
+
+
 def test_small_calls_without_gradients_bypass_the_dispatcher(impl, monkeypatch):
     seen = []
     real = dispatch.forward

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...types import Impl
-from ..common.registration import eager_function, vector_jacobian
+from ..common.registration import eager_function, needed_inputs, vector_jacobian
 from ..post.autograd import post_backward_function
 from ..pre.checks import PreNumbers
 from ..sinkhorn.checks import SinkhornNumbers
@@ -30,7 +30,7 @@ def save_forward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     """Gradients of the nine tensors from those of the seven outputs, and None for the options."""
     given = ForwardInputs(*ctx.saved_tensors[:9])
-    needed = tuple(ctx.needs_input_grad[:9])
+    needed = needed_inputs(ctx, 9)
     unused = (None,) * (len(PostPreForwardCall._fields) - 9)
     numbers, sinkhorn, impl = ctx.options
     grad_x_next, grad_h_in, grad_h_post, grad_h_res, *of_saved = grads
@@ -71,7 +71,7 @@ def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | Non
 
 
 def _through_post(
-    given: ForwardInputs, needed: tuple[bool, ...], grad_x_next: Tensor | None, impl: Impl
+    given: ForwardInputs, needed: list[bool], grad_x_next: Tensor | None, impl: Impl
 ) -> list[Tensor | None]:
     """Gradients of the nine tensors where the next sublayer's results are not used."""
     wanted = [*needed[:4], needed[8]]
@@ -103,7 +103,7 @@ def differentiate_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | No
     through = vector_jacobian(
         written,
         ctx.saved_tensors,
-        ctx.needs_input_grad[:18],
+        needed_inputs(ctx, 18),
         [g if c else None for g, c in zip(grads, ctx.computed, strict=True)],
     )
     return (*through, *(None,) * (len(PostPreBackwardCall._fields) - 18))
