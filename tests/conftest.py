@@ -12,6 +12,11 @@ from hypothesis import settings
 # about threads set their own number.
 torch.set_num_threads(1)
 
+if os.environ.get("TRITON_INTERPRET") == "1":
+    from .triton.interpreter import correct
+
+    correct()
+
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=25, database=None)
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -1,5 +1,6 @@
 """Which implementations exist here, and which one `auto` takes."""
 
+import os
 from collections.abc import Sequence
 from functools import cache
 
@@ -28,6 +29,15 @@ _CPU_DTYPES = {
     "permutation_mix": (torch.float32,),
     "stream_head": (torch.bfloat16, torch.float16, torch.float32),
 }
+# The operators with Triton kernels take the same.
+_TRITON_DTYPES = {
+    room: _CPU_DTYPES[room]
+    for room in (
+        *("mhc_pre", "mhc_pre_sinkhorn", "mhc_post"),
+        *("sinkhorn", "permutation_mix", "stream_head"),
+    )
+}
+_OLDEST_TRITON = (3, 6)
 _PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
     Impl.REFERENCE: "eager torch in the order of the equations, any device",
@@ -53,7 +63,31 @@ def obstacle(
 
         return _native.obstacle()
     if impl is Impl.TRITON:
-        return "this version ships no such kernels"
+        return _triton_obstacle(device, dtype, room)
+    return None
+
+
+def _triton_obstacle(device: torch.device, dtype: torch.dtype, room: str) -> str | None:
+    if room not in _TRITON_DTYPES:
+        return f"this version ships no such kernels for {room}"
+    # Under Triton's interpreter, its own way of running kernels without a GPU, CPU tensors will do.
+    interpreted = device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
+    if device.type != "cuda" and not interpreted:
+        return f"the tensors are on {device}, not on an NVIDIA or AMD GPU"
+    if dtype not in _TRITON_DTYPES[room]:
+        return f"its kernels take {_listed(_TRITON_DTYPES[room])}, not {dtype}"
+    return _triton_is_missing()
+
+
+@cache
+def _triton_is_missing() -> str | None:
+    extra = "install the extra: pip install 'mhc-ops[gpu]'"
+    try:
+        import triton
+    except ImportError:
+        return f"triton is not installed; {extra}"
+    if tuple(int(part) for part in triton.__version__.split(".")[:2]) < _OLDEST_TRITON:
+        return f"triton {triton.__version__} is older than 3.6; {extra}"
     return None
 
 
@@ -71,7 +105,12 @@ def resolve(op: str, impl: Impl, x: Tensor) -> Impl:
 
 @cache
 def _automatic(op: str, device: torch.device, dtype: torch.dtype) -> Impl:
-    return next(i for i in _PREFERENCE if obstacle(i, device, dtype, op) is None)
+    return next(i for i in _candidates(device) if obstacle(i, device, dtype, op) is None)
+
+
+def _candidates(device: torch.device) -> Sequence[Impl]:
+    """What `auto` considers, the fastest first; never the interpreter, which is for tests."""
+    return [i for i in _PREFERENCE if i is not Impl.TRITON or device.type != "cpu"]
 
 
 def explain(name: str, *args: Tensor | None) -> str:
@@ -94,7 +133,7 @@ def explain(name: str, *args: Tensor | None) -> str:
     chosen = None
     for impl in _PREFERENCE:
         reason = obstacle(impl, device, dtype, name)
-        if reason is None and chosen is None:
+        if reason is None and chosen is None and impl in _candidates(device):
             chosen = impl
         verdict = f"not here: {reason}" if reason else "chosen" if impl is chosen else "available"
         lines.append(f"  {impl.value:<10}{verdict} ({_WHAT[impl]})")

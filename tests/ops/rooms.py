@@ -9,7 +9,9 @@ from mhc_ops import _native
 from mhc_ops.errors import UnsupportedError
 from mhc_ops.types import Impl
 
-IMPLS = ["reference", "torch", "cpu"]
+# Triton's interpreter has processes of its own: tests/triton/test_interpreted.py starts them.
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+IMPLS = ["triton"] if INTERPRETED else ["reference", "torch", "cpu"]
 
 
 def named(request):
@@ -21,13 +23,14 @@ def named(request):
 
 
 def skip_float64_on_the_kernels(request, monkeypatch, dispatch):
-    """A test that gives float64 to the C++ kernels meets the documented refusal and is skipped."""
-    if getattr(getattr(request.node, "callspec", None), "params", {}).get("impl") != "cpu":
+    """A test that gives float64 to kernels meets the documented refusal and is skipped."""
+    impl = getattr(getattr(request.node, "callspec", None), "params", {}).get("impl")
+    if impl not in ("cpu", "triton"):
         return
     real = dispatch.resolve
 
     def resolve(op, impl, x):
-        if impl is Impl.CPU and x.dtype == torch.float64:
+        if impl in (Impl.CPU, Impl.TRITON) and x.dtype == torch.float64:
             with pytest.raises(UnsupportedError, match="float64"):
                 real(op, impl, x)
             pytest.skip("the kernels take no float64")

@@ -10,8 +10,8 @@ from mhc_ops.errors import ArgumentError, DtypeError, ShapeError, UnsupportedErr
 from mhc_ops.testing import assert_within_budget
 
 from ..pre.cases import assert_same_bits
+from ..rooms import IMPLS
 
-IMPLS = ["reference", "torch", "cpu"]
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 NAMES = ("x", "fn", "base", "scale")
 
@@ -44,7 +44,7 @@ def gradients(fn, args, upstream):
 
 
 def skip_float64_kernels(impl, dtype):
-    if impl == "cpu" and dtype == torch.float64:
+    if impl in ("cpu", "triton") and dtype == torch.float64:
         pytest.skip("the kernels take no float64")
 
 

@@ -1,0 +1,179 @@
+"""What the rooms' own tests do not reach of the Triton kernels; run by test_interpreted.py."""
+
+import math
+import os
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from mhc_ops import mhc_post_forward, mhc_pre_forward, sinkhorn_forward
+from mhc_ops.ops.pre import triton as pre
+from mhc_ops.ops.pre import triton_tiles as tiles
+from mhc_ops.testing import make_post_inputs, make_pre_inputs
+
+from ..ops.pre.cases import (
+    assert_same_bits,
+    backward,
+    check_backward,
+    check_forward,
+    forward,
+    saved,
+)
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("test_interpreted.py runs this under the interpreter", allow_module_level=True)
+
+
+@triton.jit
+def _round_kernel(source, target, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    tl.store(target + at, tl.load(source + at).to(tl.bfloat16))
+
+
+@triton.jit
+def _dot_kernel(left, right, target, SIZE: tl.constexpr, PRECISION: tl.constexpr):
+    at = tl.arange(0, SIZE)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    a, b = tl.load(left + at), tl.load(right + at)
+    tl.store(target + at, tl.dot(a, b, input_precision=PRECISION))
+
+
+def test_the_interpreter_rounds_to_bfloat16_as_torch_does():
+    values = torch.randn(64, generator=torch.Generator().manual_seed(0))
+    values[:5] = torch.tensor([math.inf, -math.inf, 1e-40, 1.00390625, 3.4e38])
+    target = torch.empty(64, dtype=torch.bfloat16)
+    _round_kernel[(1,)](values, target, SIZE=64)
+    assert torch.equal(target, values.bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "low", "high"),
+    [
+        (torch.bfloat16, "ieee", 0.0, 1e-6),
+        (torch.float16, "ieee", 0.0, 1e-6),
+        (torch.float32, "ieee", 0.0, 1e-6),
+        (torch.float32, "tf32", 1e-5, 1e-3),
+    ],
+)
+def test_the_interpreter_multiplies_as_matrix_units_do(dtype, precision, low, high):
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(32, 32, generator=generator).to(dtype) for _ in range(2))
+    target = torch.empty(32, 32)
+    _dot_kernel[(1,)](left, right, target, SIZE=32, PRECISION=precision)
+    truth = left.double() @ right.double()
+    error = float((target - truth).abs().max() / truth.abs().max())
+    assert low <= error <= high
+
+
+@pytest.mark.parametrize("options", [{}, {"gamma": False}, {"hf32": True}], ids=str)
+def test_walking_and_adding_superblocks_give_the_same_bits(monkeypatch, options):
+    c = make_pre_inputs(520, 3, 20, gamma=options.get("gamma", True))
+    fwd = saved(c)
+    precision = "hf32" if options.get("hf32") else "fp32"
+    results = []
+    for count in (1, 10**6):  # few processors: a program walks; many: a superblock a program
+        monkeypatch.setattr(pre, "processors", lambda device, count=count: count)
+        results.append(backward("triton", c, fwd, precision=precision))
+    assert_same_bits(results[1], results[0])
+
+
+def test_both_ways_of_adding_superblocks_are_taken(monkeypatch):
+    c = make_pre_inputs(257, 3, 20)
+    fwd = saved(c)
+    seen = []
+    launch = pre.launch
+    monkeypatch.setattr(
+        pre,
+        "launch",
+        lambda kernel, *a, **k: (seen.append(kernel.__name__), launch(kernel, *a, **k)),
+    )
+    for count in (1, 10**6):
+        monkeypatch.setattr(pre, "processors", lambda device, count=count: count)
+        backward("triton", c, fwd)
+    assert seen.count("pre_final_bwd_kernel") == 1
+    assert seen.count("pre_main_bwd_kernel") == 2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "hf32"])
+def test_rows_of_phi_in_several_blocks(monkeypatch, precision):
+    """35 rows are three blocks of 16: two in a program, and a second program for the third."""
+    monkeypatch.setattr(tiles, "_MOST_FEATURES", 32)
+    monkeypatch.setattr(tiles, "_SHARED_BLOCKS", 2)
+    c = make_pre_inputs(9, 5, 20, dtype=torch.float32)
+    assert tiles.main("sm_80", 20, 35, 3)[1:] == (16, 2)
+    if precision == "fp32":
+        check_forward("triton", c)
+        check_backward("triton", c, saved(c))
+        return
+    fwd = saved(c)
+    many = backward("triton", c, fwd, precision=precision)
+    monkeypatch.undo()
+    one = backward("triton", c, fwd, precision=precision)
+    for a, b in zip(many, one, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_columns_in_several_chunks(monkeypatch):
+    monkeypatch.setattr(tiles, "_CHUNK", 128)
+    monkeypatch.setattr(tiles, "_FLUSH", 64)
+    c = make_pre_inputs(5, 3, 300, dtype=torch.float32)
+    assert tiles.mix("sm_80", 300, 15, 3).chunk == 128
+    check_forward("triton", c)
+    infinite = c.x.clone()
+    infinite[3, 1, 200] = math.inf
+    got = forward("triton", c._replace(x=infinite))
+    assert got.h_mix[3].isinf().all()
+    assert_same_bits((got.h_mix[:3],), (forward("triton", c).h_mix[:3],))
+
+
+def transformers_formula(x, phi, alpha, bias, y, num_iters, eps):
+    """The published DeepSeek-V4 module: normalise, project, gates, Sinkhorn, expand."""
+    n = x.shape[-2]
+    flat = x.flatten(1)
+    flat = flat * torch.rsqrt(flat.square().mean(-1, keepdim=True) + 1e-6)
+    pre_w, post_w, comb_w = (flat @ phi.T).split([n, n, n * n], -1)
+    pre_b, post_b, comb_b = bias.split([n, n, n * n])
+    gates = torch.sigmoid(pre_w * alpha[0] + pre_b) + eps
+    post = 2 * torch.sigmoid(post_w * alpha[1] + post_b)
+    comb = torch.softmax((comb_w * alpha[2] + comb_b).view(-1, n, n), -1) + eps
+    comb = comb / (comb.sum(-2, keepdim=True) + eps)
+    for _ in range(num_iters - 1):
+        comb = comb / (comb.sum(-1, keepdim=True) + eps)
+        comb = comb / (comb.sum(-2, keepdim=True) + eps)
+    out = post.unsqueeze(-1) * y.unsqueeze(-2) + torch.matmul(comb.transpose(-1, -2), x)
+    return (gates.unsqueeze(-1) * x).sum(-2), comb, out
+
+
+def liger_formula(x, phi, alpha, bias, y, num_iters, eps):
+    """Liger-Kernel: scale after the projection, h_res as [to, from] with rows normalised first."""
+    n = x.shape[-2]
+    inv = 1 / torch.sqrt(x.square().mean((-1, -2)) + 1e-6)
+    mix = torch.einsum("tk,fk->tf", x.flatten(1), phi) * inv[:, None]
+    gates = 1 / (1 + torch.exp(-(alpha[0] * mix[:, :n] + bias[:n]))) + eps
+    post = 2 / (1 + torch.exp(-(alpha[1] * mix[:, n : 2 * n] + bias[n : 2 * n])))
+    logits = (alpha[2] * mix[:, 2 * n :] + bias[2 * n :]).view(-1, n, n)
+    weights = torch.exp(logits - logits.amax(-1, keepdim=True))
+    h = weights / weights.sum(-1, keepdim=True) + eps
+    for step in range(2 * num_iters - 1):
+        h = h / (h.sum(-2 if step % 2 == 0 else -1, keepdim=True) + eps)
+    out = torch.einsum("tij,tjd->tid", h, x) + post[:, :, None] * y[:, None, :]
+    return torch.einsum("ti,tid->td", gates, x), h, out
+
+
+@pytest.mark.parametrize("streams", [4, 3])
+@pytest.mark.parametrize("formula", [transformers_formula, liger_formula])
+def test_agrees_with_other_libraries_formulas_to_2e_6(formula, streams):
+    c = make_pre_inputs(21, streams, 48, dtype=torch.float32, gamma=False)
+    c = c._replace(alpha=c.alpha * 3)
+    y = make_post_inputs(21, streams, 48, dtype=torch.float32).h_out
+    fwd = mhc_pre_forward(*c.forward_args, impl="triton")
+    h_res = sinkhorn_forward(fwd.h_res, impl="triton").h_res
+    # [to, from] logits: what stands in our [from, to] place is theirs, and so is the result.
+    mixing = h_res.transpose(1, 2) if formula is liger_formula else h_res
+    out = mhc_post_forward(c.x, mixing.contiguous(), y, fwd.h_post, impl="triton")
+    truth = formula(*(t.double() for t in (*c.forward_args[:4], y)), num_iters=20, eps=1e-6)
+    for name, got, want in zip(
+        ("h_in", "h_res", "out"), (fwd.h_in, h_res, out), truth, strict=True
+    ):
+        assert float((got - want).abs().max() / want.abs().max()) <= 2e-6, name
