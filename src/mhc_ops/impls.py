@@ -33,7 +33,7 @@ _CPU_DTYPES = {
 _TRITON_DTYPES = {
     room: _CPU_DTYPES[room]
     for room in (
-        *("mhc_pre", "mhc_pre_sinkhorn", "mhc_post"),
+        *("mhc_pre", "mhc_pre_sinkhorn", "mhc_post", "mhc_post_pre"),
         *("sinkhorn", "permutation_mix", "stream_head"),
     )
 }

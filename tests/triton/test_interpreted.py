@@ -39,6 +39,7 @@ PARTS = {
         f"{OPS}/sinkhorn/test_sinkhorn.py::test_the_published_form[triton-torch.float32-3.0-4]",
         f"{OPS}/pre_sinkhorn/test_pre_sinkhorn.py::test_every_form_of_the_arguments"
         "[triton-(False, True)-BSND]",
+        f"{OPS}/post_pre/test_post_pre.py::test_every_form_of_the_arguments[triton--3-4]",
         f"{OPS}/lite/test_lite.py::test_values[triton-torch.float32-3]",
     ],
     "kernels": ["tests/triton/interpreted_kernels.py"],

@@ -10,7 +10,10 @@ from mhc_ops import impls
 from mhc_ops.types import Impl
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
-ROOMS = ["mhc_pre", "mhc_pre_sinkhorn", "mhc_post", "sinkhorn", "permutation_mix", "stream_head"]
+ROOMS = [
+    *("mhc_pre", "mhc_pre_sinkhorn", "mhc_post", "mhc_post_pre"),
+    *("sinkhorn", "permutation_mix", "stream_head"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -94,4 +94,8 @@ def _kernels(impl: Impl) -> Any:
         from . import cpu
 
         return cpu
+    if impl is Impl.TRITON:
+        from . import triton
+
+        return triton
     return blocked
