@@ -31,7 +31,7 @@ def variants(shape: Shape, direction: str, compiled: bool) -> Variants:
     out = torch.empty_like(logits)
     found = {
         "ours": lambda: sinkhorn_backward(logits, grad, impl="cpu"),
-        "ours, preallocated": lambda: sinkhorn_backward(logits, grad, impl="cpu", out=out),
+        "ours, preallocated": lambda: sinkhorn_backward(logits, grad, impl="cpu", out=(out,)),
         "torch": lambda: sinkhorn_backward(logits, grad, impl="torch"),
         "eager": backward_of(baselines.sinkhorn, (logits,), (grad,)),
     }
