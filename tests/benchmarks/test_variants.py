@@ -3,7 +3,6 @@
 from importlib import import_module
 
 import pytest
-import torch
 from torch import Tensor
 
 from benchmarks.registry import OPERATORS, Shape
