@@ -119,7 +119,7 @@ class _BoundaryFunction(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if all(g is None for g in grads):
             return (None,) * len(ctx.needs_input_grad)
-        tensors = ctx.saved_tensors  # once: torch's checkpoint recomputes at each reading
+        tensors = ctx.saved_tensors  # once: torch's checkpoint gives each tensor out a single time
         parameters, x_next, saved, kept = tensors[:4], tensors[4], tensors[5:9], tensors[9]
         writes = _writes(tensors[10:])
         (start, keeps_next), impl = ctx.place, ctx.options[-1]

@@ -29,7 +29,8 @@ def save_forward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 
 def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     """Gradients of the nine tensors from those of the seven outputs, and None for the options."""
-    given = ForwardInputs(*ctx.saved_tensors[:9])
+    tensors = ctx.saved_tensors  # once: torch's checkpoint gives each tensor out a single time
+    given = ForwardInputs(*tensors[:9])
     needed = needed_inputs(ctx, 9)
     unused = (None,) * (len(PostPreForwardCall._fields) - 9)
     numbers, sinkhorn, impl = ctx.options
@@ -47,7 +48,7 @@ def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | Non
     if grad_h_in is None and grad_h_post is None and grad_h_res is None:
         return (*_through_post(given, needed, grad_x_next, impl), *unused)
 
-    x_next, inv_rms, h_mix, h_pre, h_post_next = ctx.saved_tensors[9:]
+    x_next, inv_rms, h_mix, h_pre, h_post_next = tensors[9:]
     if grad_h_in is None:
         grad_h_in = torch.zeros_like(given.h_out)
     if grad_h_post is None:
