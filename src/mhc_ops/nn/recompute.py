@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..ops.common.registration import LIBRARY
-from . import _operators
 
 LIBRARY.define(
     "post_again(Tensor x, Tensor? h_res, Tensor h_out, Tensor h_post, Tensor? bias, Tensor after, "
@@ -105,7 +104,7 @@ class _BoundaryFunction(torch.autograd.Function):
         *tensors: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         h_res, h_out, h_post, out_bias = tensors[:4]
-        x_next, h_in, next_post, next_res, *saved = _operators.post_pre_forward(
+        x_next, h_in, next_post, next_res, *saved = torch.ops.mhc.post_pre_forward(
             x, h_res, h_out, h_post, *tensors[4:8], out_bias, *options
         )
         held = x_next if place[1] else None
@@ -230,7 +229,7 @@ def _gradients(
     elif grad_h_res is None:
         tail = (n, n) if residual == n * n else (residual,)
         grad_h_res = next_post.new_zeros(*x.shape[:-2], *tail)
-    found = _operators.post_pre_backward(
+    found = torch.ops.mhc.post_pre_backward(
         *(x, h_res, h_out, h_post, phi, alpha, bias, grad_x, grad_h_in, grad_h_post, grad_h_res),
         *(x_next, inv_rms, h_mix, h_pre, next_post, gamma, out_bias, *options, needed),
     )

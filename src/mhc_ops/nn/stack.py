@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError
 from ..ops.post.api import mhc_post
-from ._operators import mhc_post_pre
+from ..ops.post_pre.api import mhc_post_pre
 from .connection import HyperConnection, HyperConnectionContext
 from .recompute import Segment, Write, boundary, last_post
 
