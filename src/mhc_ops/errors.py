@@ -5,7 +5,7 @@ MhcError
 │   ├── ShapeError                      rank, size or layout
 │   ├── DtypeError                      dtype
 │   ├── DeviceError                     tensors on different devices
-│   └── FileError                       a tensor file that cannot be read or written
+│   └── FileError                       a file that cannot be read or written
 └── UnsupportedError (RuntimeError)     a right call that cannot be served here
 """
 
@@ -31,7 +31,7 @@ class DeviceError(ArgumentError):
 
 
 class FileError(ArgumentError):
-    """A tensor file is missing, damaged, of an unknown format, or cannot be written."""
+    """A file is missing, damaged, of an unknown format, or cannot be written."""
 
 
 class UnsupportedError(MhcError, RuntimeError):

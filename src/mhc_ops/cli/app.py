@@ -16,9 +16,10 @@ from .demo import demo
 from .describe import describe
 from .info import info
 from .output import BAD_INPUT, GOOD, PipeClosed, complain
+from .report import report
 from .run import run
 
-_COMMANDS = (demo, run, compare, conform, convert, describe, info)
+_COMMANDS = (demo, run, compare, conform, convert, describe, report, info)
 
 # The base of all complaints about arguments; where it lives depends on the version of typer.
 _USAGE_ERROR: type[Exception] = next(

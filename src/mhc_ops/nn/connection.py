@@ -46,6 +46,9 @@ class HyperConnectionContext(NamedTuple):
     h_post: Tensor
 
 
+Observer = Callable[["HyperConnection", HyperConnectionContext], None]
+
+
 class HyperConnection(Float32Module):
     """The residual connection of one sublayer over N streams.
 
@@ -72,10 +75,15 @@ class HyperConnection(Float32Module):
         phi [F, N*D], alpha [3] or [2], bias [F], and gamma [N, D], out_bias [D] where asked for;
         F = 2N + N*N ("sinkhorn"), 2N + N! ("lite") or 2N ("identity", alpha [2]).
 
+    `observer`, None or a callable, is given the module and the context after each read of the
+    streams, in a HyperConnectionStack too; it must leave both as they are.
+    `mhc_ops.monitor` sets it.
+
     Raises:
         ArgumentError (a ValueError): an option is not valid, or has no effect.
     """
 
+    observer: Observer | None = None
     phi: nn.Parameter
     alpha: nn.Parameter
     bias: nn.Parameter
@@ -161,11 +169,19 @@ class HyperConnection(Float32Module):
         Raises: as `mhc_pre`.
         """
         options = {**self.pre_options, **self.sinkhorn_options}
+        h_res: Tensor | None
         if self.residual == "sinkhorn":
             h_in, h_post, h_res, x = mhc_pre_sinkhorn(x, *self.operator_parameters(x), **options)
-            return h_in, HyperConnectionContext(x, h_res, h_post)
-        h_in, h_post, logits, x = mhc_pre(x, *self.operator_parameters(x), **options)
-        return h_in, HyperConnectionContext(x, self.mix_permutations(logits), h_post)
+        else:
+            h_in, h_post, logits, x = mhc_pre(x, *self.operator_parameters(x), **options)
+            h_res = self.mix_permutations(logits)
+        return h_in, self.observed(HyperConnectionContext(x, h_res, h_post))
+
+    def observed(self, ctx: HyperConnectionContext) -> HyperConnectionContext:
+        """ctx, after the observer has seen it, where there is one."""
+        if self.observer is not None:
+            self.observer(self, ctx)
+        return ctx
 
     def post(
         self, h_out: Tensor, ctx: HyperConnectionContext, *, bias: Tensor | None = None

@@ -118,7 +118,7 @@ class HyperConnectionStack(nn.Module):
             )
         if following.residual == "lite":
             mixed = following.mix_permutations(mixed)
-        return h_in, HyperConnectionContext(x_next, mixed, h_post)
+        return h_in, following.observed(HyperConnectionContext(x_next, mixed, h_post))
 
     def _last(
         self, segment: Segment, x: Tensor, write: Write, connection: HyperConnection

@@ -1,0 +1,7 @@
+"""What the hyper-connections of a model do while it trains: recorded, read back, drawn."""
+
+from .page.build import render_page as render_page
+from .recorder import Monitor as Monitor
+from .run import Run as Run
+from .run import StepRecord as StepRecord
+from .run import read_run as read_run

@@ -1,0 +1,1 @@
+"""The page of a run: SVG and CSS written here, nothing fetched, no script."""
