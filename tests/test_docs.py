@@ -10,7 +10,14 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/nn.md", "docs/pre.md", "docs/conventions.md", "docs/transformers.md"],
+    [
+        "README.md",
+        "docs/nn.md",
+        "docs/monitor.md",
+        "docs/pre.md",
+        "docs/conventions.md",
+        "docs/transformers.md",
+    ],
 )
 def test_examples_run(page):
     blocks = re.findall(

@@ -71,8 +71,8 @@ class Monitor:
         self._seen: dict[HyperConnection, LayerStatistics] = {}
         self._observer = _Observer(self)
         file = journal_file(path)
-        self._journal = Journal(file)
         self._writer = open_writer(file.parent, tensorboard)
+        self._journal = Journal(file)
         self._closed = False
         self._journal.write(
             {

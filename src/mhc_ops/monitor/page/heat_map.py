@@ -7,7 +7,7 @@ from .scales import Scale, colour
 from .svg import number, tag, text
 
 WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 74, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 72, 74, 14, 44
 _BANDS = 24
 
 
@@ -38,7 +38,7 @@ def heat_map(
         parts.append(text(columns[c], LEFT + (c + 0.5) * width, HEIGHT - BOTTOM + 18))
     parts.append(text(x_label, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "label"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    turn = f"translate(14 {middle:.1f}) rotate(-90)"
+    turn = f"translate(12 {middle:.1f}) rotate(-90)"
     parts.append(tag("g", text(y_label, 0, 0, "label"), transform=turn))
     parts.append(_legend(scale, WIDTH - RIGHT + 14, TOP, HEIGHT - TOP - BOTTOM))
     return tag(

@@ -8,7 +8,7 @@ from .scales import Scale, scale_of
 from .svg import number, tag, text
 
 WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 72, 16, 14, 44
 MOST_DOTS = 120
 
 
@@ -108,7 +108,7 @@ class _Plot(NamedTuple):
             tag(
                 "g",
                 text(y_label, 0, 0, "label"),
-                transform=f"translate(14 {middle:.1f}) rotate(-90)",
+                transform=f"translate(12 {middle:.1f}) rotate(-90)",
             )
         )
         return "".join(parts)

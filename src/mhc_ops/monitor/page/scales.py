@@ -43,10 +43,9 @@ class Scale(NamedTuple):
         if self.log:
             exponent = round(math.log10(value))
             return f"{value:g}" if -3 < exponent < 5 else f"1e{exponent}"
-        span = self.high - self.low
-        if span < 1e-5 or max(abs(self.low), abs(self.high)) >= 1e6:
-            return f"{value:.3g}"
-        step = _round_step(span / 5)
+        if not 1e-3 <= max(abs(self.low), abs(self.high)) < 1e6:
+            return f"{value:.6g}"
+        step = _round_step((self.high - self.low) / 5)
         decimals = max(0, -math.floor(math.log10(step) + 1e-9))
         return f"{value:.{decimals}f}"
 
@@ -63,7 +62,7 @@ def scale_of(values: Iterable[float], *, log: bool = False, least_span: float = 
     if log:
         low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
         return Scale(low, high if high > low else low * 10, True)
-    span = max(high - low, least_span, abs(high) * 1e-6, 1e-12)
+    span = max(high - low, least_span, abs(high) * 1e-4, 1e-12)
     middle = (low + high) / 2
     return Scale(middle - 0.55 * span, middle + 0.55 * span)
 

@@ -81,7 +81,7 @@ def gains(run: Run) -> str:
     xs = [s.step for s in steps]
     charts = [
         (
-            f"Over depth, step {last.step}",
+            f"Gain over depth, step {last.step}",
             line_chart(
                 [
                     Line("forward, first layer to this one", depth, forward, 1),
@@ -98,7 +98,7 @@ def gains(run: Run) -> str:
             ),
         ),
         (
-            "All layers, over steps",
+            "Gain of all layers, over steps",
             line_chart(
                 [Line("forward", xs, total[0], 1), Line("backward", xs, total[1], 2)],
                 "step",
@@ -201,8 +201,11 @@ def defects(run: Run) -> str:
     ]
     chart = line_chart(over_depth, "layer", "defect", log=True, names=_names(last))
     charts = [
-        ("Worst layer, over steps", line_chart(over_steps, "step", "defect", log=True)),
-        (f"Over depth, step {last.step}", chart),
+        (
+            "Defect of the worst layer, over steps",
+            line_chart(over_steps, "step", "defect", log=True),
+        ),
+        (f"Defect over depth, step {last.step}", chart),
     ]
     lead = (
         "The largest distance of a row's or column's sum from 1, over all tokens. The side "

@@ -20,7 +20,7 @@ p.note { color: var(--warn); }
 .tile, figure { background: var(--card); border: 1px solid var(--grid); border-radius: 10px; }
 .tile { padding: 12px 16px; } .tile b { display: block; font-size: 22px; font-weight: 600; }
 .tile span { color: var(--soft); font-size: 13px; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr));
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 460px), 1fr));
   gap: 16px; }
 figure { margin: 0; padding: 16px 16px 12px; } 
 figure svg { display: block; width: 100%; height: auto; }
@@ -35,6 +35,7 @@ text.turned { writing-mode: vertical-rl; }
 .mark { stroke: var(--soft); stroke-dasharray: 2 4; }
 .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); }
 .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; }
+.line.s1 { stroke-width: 4; }
 .line.thin { stroke-width: 1.3; stroke-dasharray: 5 4; }
 .dot { fill: var(--c); } .band { fill: var(--c); opacity: 0.16; }
 .cell.none { fill: var(--none); }
