@@ -146,13 +146,13 @@ def _scalars(kind: Any) -> list[str]:
     return [code for _, member in kind._fields_ for code in _scalars(member)]
 
 
-def _candidates() -> list[Path]:
-    """Where an install and an editable install put the library."""
-    folders = [Path(__file__).parent]
+def folders() -> list[Path]:
+    """Where an install and an editable install put what was compiled."""
+    found = [Path(__file__).parent]
     spec = importlib.util.find_spec("mhc_ops")
     if spec is not None and spec.submodule_search_locations is not None:
-        folders += [Path(folder) for folder in spec.submodule_search_locations]
-    return [folder / _NAME for folder in dict.fromkeys(folders)]
+        found += [Path(folder) for folder in spec.submodule_search_locations]
+    return list(dict.fromkeys(found))
 
 
 def _declare(library: ctypes.CDLL) -> None:
@@ -185,7 +185,7 @@ def _declare(library: ctypes.CDLL) -> None:
 @functools.cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or None and why it is absent."""
-    found = [path for path in _candidates() if path.exists()]
+    found = [path for folder in folders() if (path := folder / _NAME).exists()]
     if not found:
         return (
             None,

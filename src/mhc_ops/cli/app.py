@@ -9,6 +9,7 @@ import typer
 
 from ..errors import MhcError
 from ..version import __version__
+from .aclnn_flags import aclnn_flags
 from .compare import compare
 from .conform import conform
 from .convert import convert
@@ -19,7 +20,7 @@ from .output import BAD_INPUT, GOOD, PipeClosed, complain
 from .report import report
 from .run import run
 
-_COMMANDS = (demo, run, compare, conform, convert, describe, report, info)
+_COMMANDS = (demo, run, compare, conform, convert, describe, report, info, aclnn_flags)
 
 # The base of all complaints about arguments; where it lives depends on the version of typer.
 _USAGE_ERROR: type[Exception] = next(
@@ -50,7 +51,7 @@ def _root(
         print(f"mhc-ops {__version__}")
         raise typer.Exit(GOOD)
     if context.invoked_subcommand is None:
-        names = ", ".join(command.__name__ for command in _COMMANDS)
+        names = ", ".join(command.__name__.replace("_", "-") for command in _COMMANDS)
         complain(f"give a command: {names}; mhc-ops --help tells more.")
         raise typer.Exit(BAD_INPUT)
     return GOOD
