@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from mhc_ops import _native, aclnn
-from mhc_ops.aclnn.codes import DTYPE_NAMES
 from mhc_ops.aclnn.spec import OPERATORS
 from mhc_ops.cli.aclnn_flags import LIBRARY
 
@@ -158,23 +157,20 @@ def copy(dst, src, size, kind):
 
 
 def run(api, values, stream=None):
-    """Both phases and the synchronisation on torch tensors; the first status not 0, or 0."""
+    """Both phases and the synchronisation on torch tensors: "", or the first code and message."""
     device = OnDevice(values)
     workspace = None
     try:
         answer, executor = prepare(api, device.handles)
         if answer.status:
-            return answer.status
+            return f"{answer.status} {answer.message}"
         workspace = malloc(answer.size) if answer.size else None
         status = getattr(library(), api)(workspace, answer.size, executor, stream)
         status = status or library().aclrtSynchronizeStream(stream)
+        told = f"{status} {message()}" if status else ""
         device.fetch()
-        return status
+        return told
     finally:
         device.release()
         if workspace:
             assert library().aclrtFree(workspace) == 0
-
-
-def named(dtype):
-    return DTYPE_NAMES[dtype]
