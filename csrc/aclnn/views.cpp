@@ -1,5 +1,6 @@
 #include "views.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "half.h"
@@ -133,9 +134,8 @@ Operands::Operands(std::vector<View> views, std::vector<bool> outputs)
     : views_(std::move(views)), outputs_(std::move(outputs)) {}
 
 char *Operands::bytes(int64_t size) {
-    memory_.emplace_back(new char[size + 64]);
-    char *raw = memory_.back().get();
-    return raw + (64 - reinterpret_cast<uintptr_t>(raw) % 64) % 64;
+    memory_.push_back(std::make_unique<Block>(size_t(std::max<int64_t>(size, 1))));
+    return memory_.back()->data;
 }
 
 float *Operands::scratch(int64_t count) { return reinterpret_cast<float *>(bytes(4 * count)); }

@@ -70,7 +70,7 @@ class Operands {
     };
     std::vector<View> views_;
     std::vector<bool> outputs_;
-    std::vector<std::unique_ptr<char[]>> memory_;
+    std::vector<std::unique_ptr<Block>> memory_;
     std::vector<Pending> pending_;
 };
 

@@ -22,7 +22,7 @@ PATH="$PWD/.venv/bin:$PATH"
 cmake -S . -B "$folder" -DMHC_TESTS=ON "$@" >/dev/null
 cmake --build "$folder" --parallel 2 >/dev/null
 for isa in avx512 avx2 baseline; do
-    for program in test_pre test_post test_post_pre test_sinkhorn test_lite; do
+    for program in test_pre test_post test_post_pre test_sinkhorn test_lite test_aclnn; do
         status=0
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
             MHC_OPS_ISA=$isa $runner "$folder/$program" || status=$?
