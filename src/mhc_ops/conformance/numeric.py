@@ -24,7 +24,7 @@ Outputs = dict[str, Tensor]
 
 
 def st(case: Case, table: OperatorSpec) -> Finding:
-    case, slips = _without_slips(case)
+    case, slips = without_slips(case)
     attrs = attributes(table, case.attrs)
     inputs = draw_inputs(case, attrs)
     outputs = _unwritten_outputs(case, table)
@@ -41,7 +41,7 @@ def st(case: Case, table: OperatorSpec) -> Finding:
     return replace(finding, unasserted=(*slips, *finding.unasserted))
 
 
-def _without_slips(case: Case) -> tuple[Case, tuple[str, ...]]:
+def without_slips(case: Case) -> tuple[Case, tuple[str, ...]]:
     """The case as meant, and what in it is not taken as written.
 
     A published framework test of MhcPostBackward gives gradOutput without the stream axis and

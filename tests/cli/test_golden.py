@@ -1,0 +1,85 @@
+"""mhc-ops golden: what it writes, and what it refuses."""
+
+import json
+
+import pytest
+import torch
+
+from mhc_ops.tensorfile import read
+
+SIZES = ("--shape", "T=8,n=4,D=128")
+
+
+def test_a_golden_of_sizes(mhc_ops, tmp_path):
+    done = mhc_ops("golden", "MhcPreBackward", *SIZES, "--out", tmp_path, "--attr", "hc_eps=0.5")
+    assert done.status == 0
+    (folder,) = tmp_path.iterdir()
+    assert done.out.split() == [str(folder)]
+    manifest = json.loads((folder / "inputs" / "manifest.json").read_text())
+    assert manifest["op"] == "MhcPreBackward"
+    assert manifest["attrs"]["hc_eps"] == 0.5
+    assert (folder / "inputs" / "x.bin").stat().st_size == 8 * 4 * 128 * 2
+    assert read(folder / "expected").tensors["grad_x"].dtype == torch.bfloat16
+    assert read(folder / "truth").tensors["grad_x"].dtype == torch.float64
+
+
+def test_what_it_writes_can_be_run_and_compared(mhc_ops, tmp_path):
+    options = ("--dtype", "fp16", "--format", "safetensors", "--seed", 5, "--json")
+    done = mhc_ops("golden", "MhcPost", *SIZES, "--out", tmp_path / "goldens", *options)
+    (folder,) = done.json["goldens"]
+    results = tmp_path / "results.safetensors"
+    ran = mhc_ops("run", "MhcPost", "--in", f"{folder}/inputs.safetensors", "--out", results)
+    assert ran.status == 0, ran.err
+    same = mhc_ops("compare", results, f"{folder}/expected.safetensors")
+    assert same.status == 0, same.out
+
+
+@pytest.mark.parametrize("format_", ["folder", "npz", "safetensors"])
+def test_goldens_of_a_case_file(mhc_ops, tmp_path, format_, case_file):
+    done = mhc_ops(
+        "golden", "mhc_post", "--cases", case_file, "--out", tmp_path, "--format", format_
+    )
+    assert done.status == 0, done.err
+    names = {path.name for path in tmp_path.iterdir() if path != case_file}
+    assert names == {"first", "second_of_two"}
+
+
+@pytest.fixture
+def case_file(tmp_path):
+    tensor = {"dtype": "BFLOAT16", "shape": [2, 4, 8]}
+    gate = {"dtype": "FLOAT", "shape": [2, 4]}
+    case = {
+        "op": "MhcPost",
+        "layer": "st",
+        "inputs": {"x": tensor, "hRes": None, "hOut": {**tensor, "shape": [2, 8]}, "hPost": gate},
+        "outputs": {"out": tensor},
+        "expect": "SUCCESS",
+    }
+    other = {**case, "name": "checks", "layer": "op_api"}
+    cases = [{**case, "name": "first"}, {**case, "name": "second/of two"}, other]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps(cases))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("MhcPost",), "either --cases or --shape"),
+        (("MhcPost", *SIZES, "--cases", "cases.json"), "either --cases or --shape"),
+        (("MhcPost", "--shape", "T=8,n"), "--shape expects"),
+        (("MhcPost", "--shape", "T=8,n=4"), "sizes must be"),
+        (("MhcPost", *SIZES, "--dtype", "fp32"), "bf16 or fp16"),
+        (("MhcPost", *SIZES, "--format", "zip"), "format must be one of"),
+        (("MhcPost", *SIZES, "--attr", "eps=1"), "with one of none"),
+        (("MhcPst", *SIZES), "MhcPst"),
+    ],
+)
+def test_what_it_refuses(mhc_ops, tmp_path, arguments, word):
+    assert word in mhc_ops("golden", *arguments, "--out", tmp_path / "out").complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_without_a_numeric_case_of_the_operator(mhc_ops, tmp_path, case_file):
+    done = mhc_ops("golden", "MhcPre", "--cases", case_file, "--out", tmp_path / "out")
+    assert "holds no numeric (st) case of MhcPre" in done.complaint
