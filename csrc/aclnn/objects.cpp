@@ -143,12 +143,23 @@ std::shared_ptr<Stream> Process::stream(aclrtStream handle) {
 }
 
 std::string Process::synchronise_all() {
-    std::string failure = stream(nullptr)->synchronise();
+    std::shared_ptr<Stream> unnamed;
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        unnamed = default_;
+    }
+    std::string failure = unnamed ? unnamed->synchronise() : "";
     for (const auto &each : streams.all()) {
         const std::string found = each->synchronise();
         if (failure.empty()) failure = found;
     }
     return failure;
+}
+
+void Process::end_default_stream() {
+    std::shared_ptr<Stream> unnamed;  // outlives the lock: its end joins its thread
+    std::lock_guard<std::mutex> lock(mutex_);
+    unnamed.swap(default_);
 }
 
 const Chip *current_chip(std::string *why) {

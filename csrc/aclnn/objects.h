@@ -158,6 +158,7 @@ struct Process {
 
     std::shared_ptr<Stream> stream(aclrtStream handle);  // null: no such stream
     std::string synchronise_all();
+    void end_default_stream();
 
   private:
     std::mutex mutex_;

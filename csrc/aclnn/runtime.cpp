@@ -140,6 +140,7 @@ aclError aclFinalize(void) {
             return fail(ACL_ERROR_FAILURE, "aclFinalize: still alive: " + left +
                                                "; destroy and free them, then call it again.");
         const std::string failure = all.synchronise_all();
+        all.end_default_stream();
         all.executors.clear();
         all.initialised = false;
         return reported(failure);

@@ -110,6 +110,19 @@ def test_the_published_program_with_the_edits_for_v2(published, built, tmp_path)
     assert_published_numbers(output(built(source)))
 
 
+@pytest.mark.long
+def test_the_published_program_under_valgrind(published, built, tmp_path):
+    valgrind = shutil.which("valgrind") or pytest.skip("no valgrind")
+    source = tmp_path / "published.cpp"
+    source.write_text(published, encoding="utf-8")
+    command = [valgrind, "--leak-check=full", "--error-exitcode=9", str(built(source))]
+    # It knows no AVX-512, and takes the team that OpenMP keeps for a leak.
+    env = {"MHC_OPS_ISA": "avx2", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert_published_numbers(done.stdout)
+
+
 EXPECTED = {
     "mhc_pre": {
         "hIn": [6] * 32,
