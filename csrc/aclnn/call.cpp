@@ -73,8 +73,9 @@ aclnnStatus first_phase(int number, const char *api, std::vector<const aclTensor
             return fail(ACLNN_ERR_PARAM_INVALID,
                         std::string(api) + ": not registered for " + chip->name + ".");
         std::vector<TensorPtr> found;
-        Call call{&op,      api,      {},        attrs,   workspace_size != nullptr,
-                  executor != nullptr, chip->aic, chip->aiv, chip->ub};
+        Call call{
+            &op,       api,       {},      attrs, workspace_size != nullptr, executor != nullptr,
+            chip->aic, chip->aiv, chip->ub};
         for (size_t i = 0; i < tensors.size(); ++i) {
             found.push_back(tensors[i] ? process().tensors.find(tensors[i]) : nullptr);
             if (tensors[i] && !found.back())
@@ -110,8 +111,8 @@ aclnnStatus second_phase(const char *api, void *workspace, uint64_t workspace_si
             return told(ACLNN_ERR_PARAM_INVALID,
                         "executor was already used, or is none; make one with the first call");
         if (call->api != api)
-            return told(ACLNN_ERR_PARAM_INVALID, "executor belongs to " + call->api +
-                                                     "; call that or make one for " + api);
+            return told(ACLNN_ERR_PARAM_INVALID,
+                        "executor belongs to " + call->api + "; call that or make one for " + api);
         const uint64_t needed = call->workspace_size;
         if (workspace_size < needed)
             return told(ACLNN_ERR_PARAM_INVALID, "workspaceSize must be at least " +
@@ -121,18 +122,17 @@ aclnnStatus second_phase(const char *api, void *workspace, uint64_t workspace_si
         if (needed) {
             workspace_block = process().device.holding(workspace);
             const char *start = static_cast<char *>(workspace);
-            if (!workspace_block || uint64_t(workspace_block->data + workspace_block->size -
-                                             start) < needed)
-                return told(ACLNN_ERR_PARAM_INVALID,
-                            "workspace must have " + std::to_string(needed) +
-                                " bytes of aclrtMalloc");
+            if (!workspace_block ||
+                uint64_t(workspace_block->data + workspace_block->size - start) < needed)
+                return told(
+                    ACLNN_ERR_PARAM_INVALID,
+                    "workspace must have " + std::to_string(needed) + " bytes of aclrtMalloc");
         }
         if (!process().executors.take(executor))
             return told(ACLNN_ERR_PARAM_INVALID, "executor was already used by another thread");
         if (call->empty) return ACLNN_SUCCESS;
         const auto target = process().stream(stream);
-        if (!target)
-            return told(ACLNN_ERR_RUNTIME_ERROR, "failed while running: no such stream");
+        if (!target) return told(ACLNN_ERR_RUNTIME_ERROR, "failed while running: no such stream");
         const Compute &compute = *kComputes[call->op];
         std::vector<View> views;
         try {

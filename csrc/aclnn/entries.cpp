@@ -21,7 +21,8 @@ aclnnStatus aclnnMhcPreGetWorkspaceSize(
     return aclnn::first_phase(0, "aclnnMhcPre",
                               {x, phi, alpha, bias, gammaOptional, hIn, hPost, hRes,
                                invRmsOptional, hMixOptional, hPreOptional},
-                              {normEps, hcEps, int64_t(0), int64_t(0)}, workspaceSize, executor);
+                              {normEps, hcEps, int64_t(0), int64_t(0)},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPre(
@@ -39,7 +40,8 @@ aclnnStatus aclnnMhcPreV2GetWorkspaceSize(
     return aclnn::first_phase(0, "aclnnMhcPreV2",
                               {x, phi, alpha, bias, gammaOptional, hIn, hPost, hRes,
                                invRmsOptional, hMixOptional, hPreOptional},
-                              {normEps, hcEps, opImplMode, int64_t(0)}, workspaceSize, executor);
+                              {normEps, hcEps, opImplMode, int64_t(0)},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreV2(
@@ -60,7 +62,8 @@ aclnnStatus aclnnMhcPreBackwardGetWorkspaceSize(
                               {x, phi, alpha, gradHIn, gradHPost, gradHRes, invRms, hMix, hPre,
                                hPost, gammaOptional, gradXPostOptional, gradX, gradPhi, gradAlpha,
                                gradBias, gradGamma},
-                              {hcEps, int64_t(0)}, workspaceSize, executor);
+                              {hcEps, int64_t(0)},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreBackward(
@@ -81,7 +84,8 @@ aclnnStatus aclnnMhcPreBackwardV2GetWorkspaceSize(
                               {x, phi, alpha, gradHIn, gradHPost, gradHRes, invRms, hMix, hPre,
                                hPost, gammaOptional, gradXPostOptional, gradX, gradPhi, gradAlpha,
                                gradBias, gradGamma},
-                              {hcEps, opImplMode}, workspaceSize, executor);
+                              {hcEps, opImplMode},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreBackwardV2(
@@ -95,7 +99,8 @@ aclnnStatus aclnnMhcPostGetWorkspaceSize(
     const aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor) {
     return aclnn::first_phase(2, "aclnnMhcPost",
                               {x, hRes, hOut, hPost, out},
-                              {}, workspaceSize, executor);
+                              {},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPost(
@@ -112,7 +117,8 @@ aclnnStatus aclnnMhcPostBackwardGetWorkspaceSize(
     return aclnn::first_phase(3, "aclnnMhcPostBackward",
                               {gradOutput, x, hRes, hOut, hPost, gradX, gradHres, gradHout,
                                gradHpost},
-                              {}, workspaceSize, executor);
+                              {},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPostBackward(
@@ -127,7 +133,8 @@ aclnnStatus aclnnMhcSinkhornGetWorkspaceSize(
     aclOpExecutor **executor) {
     return aclnn::first_phase(4, "aclnnMhcSinkhorn",
                               {x, output, normOut, sumOut},
-                              {eps, numIters, int64_t(0)}, workspaceSize, executor);
+                              {eps, numIters, int64_t(0)},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcSinkhorn(
@@ -141,7 +148,8 @@ aclnnStatus aclnnMhcSinkhornBackwardGetWorkspaceSize(
     const aclTensor *out, uint64_t *workspaceSize, aclOpExecutor **executor) {
     return aclnn::first_phase(5, "aclnnMhcSinkhornBackward",
                               {gradOutput, normOut, sumOut, out},
-                              {}, workspaceSize, executor);
+                              {},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcSinkhornBackward(
@@ -159,7 +167,8 @@ aclnnStatus aclnnMhcPreSinkhornGetWorkspaceSize(
     return aclnn::first_phase(6, "aclnnMhcPreSinkhorn",
                               {x, phi, alpha, bias, hin, hPost, hRes, hPre, hcBeforeNorm, invRms,
                                sumOut, normOut},
-                              {hcMult, numIters, hcEps, normEps, needBackward}, workspaceSize, executor);
+                              {hcMult, numIters, hcEps, normEps, needBackward},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreSinkhorn(
@@ -179,7 +188,8 @@ aclnnStatus aclnnMhcPreSinkhornBackwardGetWorkspaceSize(
                               {gradHin, gradHPost, gradHRes, x, phi, alpha, bias, hPre,
                                hcBeforeNorm, invRms, sumOut, normOut, gradX, gradPhi, gradAlpha,
                                gradBias},
-                              {hcEps}, workspaceSize, executor);
+                              {hcEps},
+                              workspaceSize, executor);
 }
 
 aclnnStatus aclnnMhcPreSinkhornBackward(

@@ -38,7 +38,8 @@ int answered(int without_memory, Body body) {
     }
 }
 
-// Memory of aclrtMalloc or aclrtMallocHost. Work in flight shares it, so that a free is never early.
+// Memory of aclrtMalloc or aclrtMallocHost. Work in flight shares it, so that a free is never
+// early.
 struct Block {
     char *data;
     size_t size;
@@ -65,14 +66,14 @@ struct Context {};
 
 // A thread that works off tasks in order. A task returns what went wrong, or nothing.
 class Stream {
-  public:
+public:
     using Task = std::function<std::string()>;
     Stream();
     ~Stream();  // finishes what was submitted
     void submit(Task task);
     std::string synchronise();  // the first failure since the last synchronisation
 
-  private:
+private:
     void work();
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -97,7 +98,7 @@ uintptr_t next_handle();
 
 template <class T>
 class Handles {
-  public:
+public:
     void *add(std::shared_ptr<T> object) {
         const uintptr_t handle = next_handle();
         std::lock_guard<std::mutex> lock(mutex_);
@@ -128,20 +129,20 @@ class Handles {
         live_.clear();
     }
 
-  private:
+private:
     mutable std::mutex mutex_;
     std::unordered_map<uintptr_t, std::shared_ptr<T>> live_;
 };
 
 // Live blocks by address.
 class Memory {
-  public:
+public:
     void *add(size_t bytes);
     bool remove(void *start);
     BlockPtr holding(const void *first) const;  // the block that this byte lies in, or null
     size_t count() const;
 
-  private:
+private:
     mutable std::mutex mutex_;
     std::map<uintptr_t, BlockPtr> live_;
 };
@@ -160,7 +161,7 @@ struct Process {
     std::string synchronise_all();
     void end_default_stream();
 
-  private:
+private:
     std::mutex mutex_;
     std::shared_ptr<Stream> default_;
 };

@@ -17,8 +17,7 @@ void run(Operands &t, const std::vector<Value> &) {
     const mhc_post_forward_in in = {dense_rows(t.input(kX), n, dim),
                                     dense_rows(t.input(kHOut), 1, dim), t.input<float>(kHRes),
                                     t.input<float>(kHPost), nullptr};
-    check_kernel(
-        mhc_post_forward(&sizes, kernel_dtype(x.dtype()), &in, t.output(kY), threads()));
+    check_kernel(mhc_post_forward(&sizes, kernel_dtype(x.dtype()), &in, t.output(kY), threads()));
 }
 }  // namespace post
 
@@ -41,8 +40,11 @@ void run(Operands &t, const std::vector<Value> &) {
                                      t.input<float>(kHRes),
                                      t.input<float>(kHPost),
                                      nullptr};
-    const mhc_post_backward_out out = {t.output(kGradX), t.output<float>(kGradHRes),
-                                       t.output(kGradHOut), t.output<float>(kGradHPost), nullptr,
+    const mhc_post_backward_out out = {t.output(kGradX),
+                                       t.output<float>(kGradHRes),
+                                       t.output(kGradHOut),
+                                       t.output<float>(kGradHPost),
+                                       nullptr,
                                        0};
     check_kernel(mhc_post_backward(&sizes, kernel_dtype(x.dtype()), &in, &out, threads()));
 }

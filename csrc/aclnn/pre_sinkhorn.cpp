@@ -22,7 +22,8 @@ void run(Operands &t, const std::vector<Value> &attrs) {
     const int64_t iters = attrs[kIters].integer;
     const double eps = attrs[kHcEps].number;
     const bool saving = attrs[kSaving].integer;
-    const bool mixed = x.dtype() != t[kHIn].dtype();  // not compared: round to hin's once, at the end
+    const bool mixed =
+        x.dtype() != t[kHIn].dtype();  // not compared: round to hin's once, at the end
     const mhc_pre_sizes sizes = {1, tokens, n, dim, t[kPhi].dim(0)};
     const mhc_pre_numbers numbers = {attrs[kNormEps].number, eps, 2.0, 0.0, 0, 0};
     const void *streams = mixed ? t.input_as_float(kX) : t.input(kX);
@@ -61,8 +62,22 @@ void run(Operands &t, const std::vector<Value> &attrs) {
 
 namespace back {
 enum {
-    kGradHIn, kGradHPost, kGradHRes, kX, kPhi, kAlpha, kBias, kHPre, kHMix, kInvRms, kSum, kNorm,
-    kGradX, kGradPhi, kGradAlpha, kGradBias
+    kGradHIn,
+    kGradHPost,
+    kGradHRes,
+    kX,
+    kPhi,
+    kAlpha,
+    kBias,
+    kHPre,
+    kHMix,
+    kInvRms,
+    kSum,
+    kNorm,
+    kGradX,
+    kGradPhi,
+    kGradAlpha,
+    kGradBias
 };
 enum { kEps };
 
@@ -89,8 +104,10 @@ void run(Operands &t, const std::vector<Value> &attrs) {
         const float *row = mix + token * rows;
         for (int64_t k = n; k < rows; ++k) {
             const float z = row[k] * inv_rms[token] * alpha[k < 2 * n ? 1 : 2] + bias[k];
-            if (k < 2 * n) h_post[token * n + k - n] = 2 / (1 + std::exp(-z));
-            else logits[token * size + k - 2 * n] = z;
+            if (k < 2 * n)
+                h_post[token * n + k - n] = 2 / (1 + std::exp(-z));
+            else
+                logits[token * size + k - 2 * n] = z;
         }
     }
     float *grad_logits = t.scratch(tokens * size);
@@ -102,13 +119,24 @@ void run(Operands &t, const std::vector<Value> &attrs) {
     const void *grad_h_in = mixed ? t.input_as_float(kGradHIn) : t.input(kGradHIn);
     const mhc_pre_sizes sizes = {1, tokens, n, dim, rows};
     const mhc_pre_numbers numbers = {0.0, eps, 2.0, 0.0, 0, 0};
-    const mhc_pre_backward_in in = {
-        dense_rows(streams, n, dim), dense_rows(grad_h_in, 1, dim), {nullptr, 0, 0, 0},
-        t.input<float>(kPhi), alpha, nullptr, t.input<float>(kGradHPost), grad_logits, inv_rms, mix,
-        t.input<float>(kHPre), h_post};
+    const mhc_pre_backward_in in = {dense_rows(streams, n, dim),
+                                    dense_rows(grad_h_in, 1, dim),
+                                    {nullptr, 0, 0, 0},
+                                    t.input<float>(kPhi),
+                                    alpha,
+                                    nullptr,
+                                    t.input<float>(kGradHPost),
+                                    grad_logits,
+                                    inv_rms,
+                                    mix,
+                                    t.input<float>(kHPre),
+                                    h_post};
     const mhc_pre_backward_out out = {mixed ? t.output_from_float(kGradX) : t.output(kGradX),
-                                      t.output<float>(kGradPhi), t.output<float>(kGradAlpha),
-                                      t.output<float>(kGradBias), nullptr, 0};
+                                      t.output<float>(kGradPhi),
+                                      t.output<float>(kGradAlpha),
+                                      t.output<float>(kGradBias),
+                                      nullptr,
+                                      0};
     check_kernel(mhc_pre_backward(&sizes, mixed ? MHC_FLOAT32 : kernel_dtype(x.dtype()), &numbers,
                                   &in, &out, threads()));
 }

@@ -31,8 +31,7 @@ int reported(const std::string &failure) {
 int check_device_memory(const std::string &name, const char *what, const void *start, size_t count,
                         aclnn::BlockPtr *owner) {
     *owner = process().device.holding(start);
-    if (!*owner)
-        return invalid(name + ": " + what + " is no memory of aclrtMalloc, or was freed.");
+    if (!*owner) return invalid(name + ": " + what + " is no memory of aclrtMalloc, or was freed.");
     const size_t left = (*owner)->size - size_t(static_cast<const char *>(start) - (*owner)->data);
     if (count <= left) return ACL_SUCCESS;
     return invalid(name + ": " + what + " has " + std::to_string(left) + " bytes, got count " +
@@ -125,13 +124,15 @@ aclError aclInit(const char *) {
 aclError aclFinalize(void) {
     return call([] {
         auto &all = process();
-        if (!all.initialised) return fail(ACL_ERROR_UNINITIALIZE, "aclFinalize: no aclInit before.");
+        if (!all.initialised)
+            return fail(ACL_ERROR_UNINITIALIZE, "aclFinalize: no aclInit before.");
         const struct {
             const char *what;
             size_t live;
-        } kinds[] = {{"streams", all.streams.all().size()},   {"contexts", all.contexts.all().size()},
-                     {"tensors", all.tensors.all().size()},   {"scalars", all.scalars.all().size()},
-                     {"device memories", all.device.count()}, {"host memories", all.host.count()}};
+        } kinds[] = {
+            {"streams", all.streams.all().size()},   {"contexts", all.contexts.all().size()},
+            {"tensors", all.tensors.all().size()},   {"scalars", all.scalars.all().size()},
+            {"device memories", all.device.count()}, {"host memories", all.host.count()}};
         std::string left;
         for (const auto &kind : kinds)
             if (kind.live)
@@ -259,7 +260,8 @@ aclError aclrtSynchronizeStream(aclrtStream stream) {
 
 aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy) {
     return call([&] {
-        const int kind = int(policy) & ~(ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH);
+        const int kind =
+            int(policy) & ~(ACL_MEM_TYPE_LOW_BAND_WIDTH | ACL_MEM_TYPE_HIGH_BAND_WIDTH);
         if (kind < ACL_MEM_MALLOC_HUGE_FIRST || kind > ACL_MEM_MALLOC_NORMAL_ONLY_P2P)
             return invalid("aclrtMalloc: policy must be an ACL_MEM_ number, got " +
                            std::to_string(int(policy)) + ".");

@@ -65,8 +65,7 @@ void run(Operands &t, const std::vector<Value> &attrs) {
         logits[k] = std::isinf(given[k]) ? std::numeric_limits<float>::quiet_NaN() : given[k];
     const auto numbers = sinkhorn_numbers(attrs[kEps].number, iters);
     float *y = t.output<float>(kY);
-    check_kernel(
-        mhc_sinkhorn_forward(tokens, n, &numbers, logits, y, nullptr, nullptr, threads()));
+    check_kernel(mhc_sinkhorn_forward(tokens, n, &numbers, logits, y, nullptr, nullptr, threads()));
     if (!t[kNorm] || t[kNorm].count == 1) return;
     const Saved at = {n, tokens};
     float *norm_out = t.output<float>(kNorm), *sum_out = t.output<float>(kSum, true);
@@ -95,7 +94,8 @@ void refuse(const std::vector<View> &views, const std::vector<Value> &) {
     const int64_t n = views[kGradY].dim(-1), tokens = views[kGradY].count / (n * n);
     const int64_t steps = views[kNorm].count / (tokens * n * kLanes);
     const bool flat = views[kNorm].shape().size() == 1 && views[kSum].shape().size() == 1;
-    refuse_if(steps < 2 || steps % 2 || !flat || views[kNorm].count != steps * tokens * n * kLanes ||
+    refuse_if(steps < 2 || steps % 2 || !flat ||
+                  views[kNorm].count != steps * tokens * n * kLanes ||
                   views[kSum].count != steps * tokens * kLanes,
               "normOut and sumOut must be [2*numIters*T*n*8] and [2*numIters*T*8]");
 }

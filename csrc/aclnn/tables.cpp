@@ -1,4 +1,5 @@
 // Written by csrc/aclnn/generate.py from the operator tables; change those instead.
+// clang-format off: a check a line
 #include "check.h"
 
 namespace aclnn {

@@ -25,7 +25,8 @@ aclnnStatus ask(const char *name, const aclTensor *handle, bool places, Body bod
         const auto tensor = process().tensors.find(handle);
         if (!tensor) return no_tensor(name, handle);
         if (!places)
-            return fail(ACLNN_ERR_PARAM_NULLPTR, std::string(name) + ": a pointer to fill is null.");
+            return fail(ACLNN_ERR_PARAM_NULLPTR,
+                        std::string(name) + ": a pointer to fill is null.");
         body(*tensor);
         return ACLNN_SUCCESS;
     });
@@ -72,8 +73,10 @@ aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDat
             tensor->desc.format = int(format);
             tensor->desc.shape.assign(viewDims, viewDims + viewDimsNum);
             tensor->storage.assign(storageDims, storageDims + storageDimsNum);
-            if (stride) tensor->strides.assign(stride, stride + viewDimsNum);
-            else if (!negative(tensor->desc.shape)) tensor->strides = contiguous(tensor->desc.shape);
+            if (stride)
+                tensor->strides.assign(stride, stride + viewDimsNum);
+            else if (!negative(tensor->desc.shape))
+                tensor->strides = contiguous(tensor->desc.shape);
             tensor->offset = offset;
             tensor->data = tensorData;
             if (negative(tensor->desc.shape) || negative(tensor->storage) ||
@@ -84,11 +87,10 @@ aclTensor *aclCreateTensor(const int64_t *viewDims, uint64_t viewDimsNum, aclDat
                           std::to_string(offset) + ", storageDims " +
                           aclnn::in_brackets(tensor->storage);
             else if (!aclnn::dtype_name(int(dataType)))
-                problem = "dataType must be an ACL dtype number, got " +
-                          std::to_string(int(dataType));
+                problem =
+                    "dataType must be an ACL dtype number, got " + std::to_string(int(dataType));
             else if (!aclnn::format_name(int(format)))
-                problem = "format must be an ACL format number, got " +
-                          std::to_string(int(format));
+                problem = "format must be an ACL format number, got " + std::to_string(int(format));
             else
                 handle = static_cast<aclTensor *>(process().tensors.add(tensor));
         }
@@ -107,9 +109,8 @@ aclnnStatus aclDestroyTensor(const aclTensor *tensor) {
 }
 
 aclnnStatus aclGetViewShape(const aclTensor *tensor, int64_t **viewDims, uint64_t *viewDimsNum) {
-    return ask("aclGetViewShape", tensor, viewDims && viewDimsNum, [&](const aclnn::Tensor &t) {
-        hand_out(t.desc.shape, viewDims, viewDimsNum);
-    });
+    return ask("aclGetViewShape", tensor, viewDims && viewDimsNum,
+               [&](const aclnn::Tensor &t) { hand_out(t.desc.shape, viewDims, viewDimsNum); });
 }
 
 aclnnStatus aclGetStorageShape(const aclTensor *tensor, int64_t **storageDims,
@@ -171,20 +172,26 @@ size_t aclDataTypeSize(aclDataType dataType) {
     switch (dataType) {
         case ACL_INT8:
         case ACL_UINT8:
-        case ACL_BOOL: return 1;
+        case ACL_BOOL:
+            return 1;
         case ACL_FLOAT16:
         case ACL_BF16:
         case ACL_INT16:
-        case ACL_UINT16: return 2;
+        case ACL_UINT16:
+            return 2;
         case ACL_FLOAT:
         case ACL_INT32:
-        case ACL_UINT32: return 4;
+        case ACL_UINT32:
+            return 4;
         case ACL_INT64:
         case ACL_UINT64:
         case ACL_DOUBLE:
-        case ACL_COMPLEX64: return 8;
-        case ACL_COMPLEX128: return 16;
-        default: return 0;
+        case ACL_COMPLEX64:
+            return 8;
+        case ACL_COMPLEX128:
+            return 16;
+        default:
+            return 0;
     }
 }
 

@@ -167,7 +167,8 @@ void *Operands::place(int i, bool keep) {
     if (direct) return view.first;
     char *beside = bytes(view.count * view.item);
     if (keep)
-        each_element(view, [&](const char *at, int64_t to) { std::memcpy(beside + to, at, view.item); });
+        each_element(view,
+                     [&](const char *at, int64_t to) { std::memcpy(beside + to, at, view.item); });
     pending_.push_back({i, beside, false});
     return beside;
 }

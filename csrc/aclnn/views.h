@@ -38,7 +38,7 @@ bool overlaps_itself(const View &view);
 // Inputs copied to dense memory where they are strided; outputs computed beside their place where
 // they are strided or lie on an input, and put there by finish().
 class Operands {
-  public:
+public:
     Operands(std::vector<View> views, std::vector<bool> outputs);
     const View &operator[](int i) const { return views_[i]; }
 
@@ -58,7 +58,7 @@ class Operands {
     void zero(int i);
     void finish();
 
-  private:
+private:
     const void *dense(int i);
     void *place(int i, bool keep);
     char *bytes(int64_t size);

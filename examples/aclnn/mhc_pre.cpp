@@ -2,7 +2,8 @@
 //
 // x is 2, so invRms is 1/2; phi is 1 / (4 * D), so hMix is 2 and every normalised logit 1; alpha is
 // ln 3 for the gates and 5 for the residual part: hPre is sigmoid(ln 3) = 3/4, hPost 3/2, hIn
-// 4 * 3/4 * 2 = 6, hRes 5 + 1 with a bias of 1 there. HF32 rounds no operand here: V2 gives the same.
+// 4 * 3/4 * 2 = 6, hRes 5 + 1 with a bias of 1 there. HF32 rounds no operand here: V2 gives the
+// same.
 #include <cmath>
 
 #include "aclnnop/aclnn_mhc_pre.h"
@@ -28,9 +29,10 @@ int main() {
                   "aclnnMhcPreGetWorkspaceSize");
             program.run("aclnnMhcPre", aclnnMhcPre, workspaceSize, executor);
         } else {
-            check(aclnnMhcPreV2GetWorkspaceSize(x, phi, alpha, bias, nullptr, 0, 0, mode, hIn, hPost,
-                                                hRes, invRms, hMix, hPre, &workspaceSize, &executor),
-                  "aclnnMhcPreV2GetWorkspaceSize");
+            check(
+                aclnnMhcPreV2GetWorkspaceSize(x, phi, alpha, bias, nullptr, 0, 0, mode, hIn, hPost,
+                                              hRes, invRms, hMix, hPre, &workspaceSize, &executor),
+                "aclnnMhcPreV2GetWorkspaceSize");
             program.run("aclnnMhcPreV2", aclnnMhcPreV2, workspaceSize, executor);
         }
         program.print("hIn", hIn);

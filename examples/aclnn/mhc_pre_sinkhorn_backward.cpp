@@ -1,10 +1,10 @@
 // aclnnMhcPreSinkhornBackward: gradients of MhcPreSinkhorn.
 //
 // The saved tensors are those of mhc_pre_sinkhorn.cpp for one token. The gradient of hPost is 1:
-// hPost (1 - hPost / 2) = 3/8 for each of its 4 logits, in gradBias, and 4 * 3/8 = 3/2 in gradAlpha.
-// A gradient of 1 for the first mixing weight gives 9/64 there, -3/64 in the rest of its row and
-// column and 1/64 elsewhere, as in mhc_sinkhorn_backward.cpp. Those 16 sum to 0. gradPhi is ln 3
-// times gradBias, and gradX 0: the logits do not depend on the scale of x.
+// hPost (1 - hPost / 2) = 3/8 for each of its 4 logits, in gradBias, and 4 * 3/8 = 3/2 in
+// gradAlpha. A gradient of 1 for the first mixing weight gives 9/64 there, -3/64 in the rest of its
+// row and column and 1/64 elsewhere, as in mhc_sinkhorn_backward.cpp. Those 16 sum to 0. gradPhi is
+// ln 3 times gradBias, and gradX 0: the logits do not depend on the scale of x.
 #include <cmath>
 
 #include "aclnnop/aclnn_mhc_pre_sinkhorn_backward.h"
@@ -34,7 +34,8 @@ int main() {
               gradHin, gradHPost, gradHRes, x, phi, alpha, bias, hPre, hcBeforeNorm, invRms, sumOut,
               normOut, 0, gradX, gradPhi, gradAlpha, gradBias, &workspaceSize, &executor),
           "aclnnMhcPreSinkhornBackwardGetWorkspaceSize");
-    program.run("aclnnMhcPreSinkhornBackward", aclnnMhcPreSinkhornBackward, workspaceSize, executor);
+    program.run("aclnnMhcPreSinkhornBackward", aclnnMhcPreSinkhornBackward, workspaceSize,
+                executor);
     program.print("gradX", gradX);
     program.print("gradPhi", gradPhi);
     program.print("gradAlpha", gradAlpha);

@@ -1,9 +1,9 @@
 // aclnnMhcSinkhornBackward: gradient of the logits from what the forward saved.
 //
 // The saved weights of one iteration are all 1/4, with sums of 1, as for equal logits and eps 0.
-// From a gradient of 1 in entry (0, 0) and 0 elsewhere, the mean over the column is taken, then that
-// over the row, and a quarter remains: 9/64 there, -3/64 in the rest of its row and column, else
-// 1/64.
+// From a gradient of 1 in entry (0, 0) and 0 elsewhere, the mean over the column is taken, then
+// that over the row, and a quarter remains: 9/64 there, -3/64 in the rest of its row and column,
+// else 1/64.
 #include "aclnnop/aclnn_mhc_sinkhorn_backward.h"
 #include "program.h"
 

@@ -28,7 +28,7 @@ inline Values all(float value) {
 }
 
 class Program {
-  public:
+public:
     Program() {
         check(aclInit(nullptr), "aclInit");
         check(aclrtSetDevice(0), "aclrtSetDevice");
@@ -101,7 +101,7 @@ class Program {
         std::printf("\n");
     }
 
-  private:
+private:
     struct Made {
         void *memory;
         size_t bytes;

@@ -120,7 +120,8 @@ ACL_FUNC_VISIBILITY aclError aclFinalize(void);
 ACL_FUNC_VISIBILITY const char *aclGetRecentErrMsg(void);
 
 /* Ascend950, Ascend910B or Ascend910_93: the chip whose rules the calls follow. The environment
- * variable MHC_OPS_SOC chooses it by the names ascend950 (the default), ascend910b, ascend910_93. */
+ * variable MHC_OPS_SOC chooses it by the names ascend950 (the default), ascend910b, ascend910_93.
+ */
 ACL_FUNC_VISIBILITY const char *aclrtGetSocName(void);
 
 ACL_FUNC_VISIBILITY aclError aclrtSetDevice(int32_t deviceId);

@@ -1,6 +1,6 @@
-// Calls of the aclnn library with drawn arguments: fuzz_aclnn SECONDS [SEED]. Nothing but a crash, a
-// hang or a sanitizer's complaint is wrong. Every call starts from a good one and changes some of it:
-// shapes, types, formats, strides, offsets, nulls, destroyed and foreign handles, freed memory.
+// Calls of the aclnn library with drawn arguments: fuzz_aclnn SECONDS [SEED]. Nothing but a crash,
+// a hang or a sanitizer's complaint is wrong. Every call starts from a good one and changes some of
+// it: shapes, types, formats, strides, offsets, nulls, destroyed and foreign handles, freed memory.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -80,10 +80,11 @@ const aclTensor *tensor(Shape shape, aclDataType dtype) {
     if (once_in(80) && !strides.empty()) strides[below(int64_t(strides.size()))] = odd_number();
     if (once_in(120)) offset = odd_number();
     const size_t item = dtype == ACL_FLOAT ? 4 : 2;
-    const size_t bytes = (size_t(count) * stretched + (offset > 0 && offset < 5 ? offset : 0)) * item;
-    aclTensor *made =
-        aclCreateTensor(shape.data(), shape.size(), dtype, once_in(4) && stretched == 1 ? nullptr : strides.data(),
-                        offset, format, shape.data(), shape.size(), memory_of(bytes ? bytes : 1));
+    const size_t bytes =
+        (size_t(count) * stretched + (offset > 0 && offset < 5 ? offset : 0)) * item;
+    aclTensor *made = aclCreateTensor(
+        shape.data(), shape.size(), dtype, once_in(4) && stretched == 1 ? nullptr : strides.data(),
+        offset, format, shape.data(), shape.size(), memory_of(bytes ? bytes : 1));
     if (!made) return nullptr;
     tensors.push_back(made);
     handles.push_back(made);
@@ -123,35 +124,39 @@ Phases first_phase(uint64_t *size, aclOpExecutor **executor) {
     const int64_t mode = once_in(20) ? odd_number() : below(2);
     const bool saved = once_in(2), gamma = once_in(2);
     const Shape x = with(lead, {n, D}), h = with(lead, {D}), gate = with(lead, {n});
-    const Shape res = with(lead, f == factorial + 2 * n && once_in(2) ? std::initializer_list<int64_t>{factorial}
-                                                                      : std::initializer_list<int64_t>{n, n});
+    const Shape res =
+        with(lead, f == factorial + 2 * n && once_in(2) ? std::initializer_list<int64_t>{factorial}
+                                                        : std::initializer_list<int64_t>{n, n});
     switch (below(8)) {
         case 0:
-            return {aclnnMhcPreV2GetWorkspaceSize(
-                        tensor(x, half), tensor({f, n * D}, full), tensor({f == 2 * n ? 2 : 3}, full),
-                        tensor({f}, full), maybe(gamma, {n, D}, full), some_eps(), some_eps(), mode,
-                        tensor(h, half), tensor(gate, full), maybe(f != 2 * n || once_in(2), res, full),
-                        maybe(saved, lead, full), maybe(saved, with(lead, {f}), full),
-                        maybe(saved, gate, full), size, executor),
-                    aclnnMhcPreV2};
+            return {
+                aclnnMhcPreV2GetWorkspaceSize(
+                    tensor(x, half), tensor({f, n * D}, full), tensor({f == 2 * n ? 2 : 3}, full),
+                    tensor({f}, full), maybe(gamma, {n, D}, full), some_eps(), some_eps(), mode,
+                    tensor(h, half), tensor(gate, full), maybe(f != 2 * n || once_in(2), res, full),
+                    maybe(saved, lead, full), maybe(saved, with(lead, {f}), full),
+                    maybe(saved, gate, full), size, executor),
+                aclnnMhcPreV2};
         case 1:
-            return {aclnnMhcPreBackwardV2GetWorkspaceSize(
-                        tensor(x, half), tensor({f, n * D}, full), tensor({3}, full), tensor(h, half),
-                        tensor(gate, full), tensor(res, full), tensor(lead, full),
-                        tensor(with(lead, {f}), full), tensor(gate, full), tensor(gate, full),
-                        maybe(gamma, {n, D}, full), maybe(saved, x, half), float(some_eps()), mode,
-                        tensor(x, half), tensor({f, n * D}, full), tensor({3}, full), tensor({f}, full),
-                        maybe(gamma || once_in(2), {n, D}, full), size, executor),
-                    aclnnMhcPreBackwardV2};
+            return {
+                aclnnMhcPreBackwardV2GetWorkspaceSize(
+                    tensor(x, half), tensor({f, n * D}, full), tensor({3}, full), tensor(h, half),
+                    tensor(gate, full), tensor(res, full), tensor(lead, full),
+                    tensor(with(lead, {f}), full), tensor(gate, full), tensor(gate, full),
+                    maybe(gamma, {n, D}, full), maybe(saved, x, half), float(some_eps()), mode,
+                    tensor(x, half), tensor({f, n * D}, full), tensor({3}, full), tensor({f}, full),
+                    maybe(gamma || once_in(2), {n, D}, full), size, executor),
+                aclnnMhcPreBackwardV2};
         case 2:
-            return {aclnnMhcPostGetWorkspaceSize(tensor(x, half), maybe(!once_in(4), with(lead, {n, n}), full),
-                                                 tensor(h, half), tensor(gate, full), tensor(x, half), size,
-                                                 executor),
+            return {aclnnMhcPostGetWorkspaceSize(
+                        tensor(x, half), maybe(!once_in(4), with(lead, {n, n}), full),
+                        tensor(h, half), tensor(gate, full), tensor(x, half), size, executor),
                     aclnnMhcPost};
         case 3:
             return {aclnnMhcPostBackwardGetWorkspaceSize(
-                        tensor(x, half), tensor(x, half), maybe(!once_in(4), with(lead, {n, n}), full),
-                        tensor(h, half), tensor(gate, full), tensor(x, half), tensor(with(lead, {n, n}), full),
+                        tensor(x, half), tensor(x, half),
+                        maybe(!once_in(4), with(lead, {n, n}), full), tensor(h, half),
+                        tensor(gate, full), tensor(x, half), tensor(with(lead, {n, n}), full),
                         tensor(h, half), tensor(gate, full), size, executor),
                     aclnnMhcPostBackward};
         case 4:
@@ -163,11 +168,12 @@ Phases first_phase(uint64_t *size, aclOpExecutor **executor) {
                         maybe(saved, {2 * (iters & 127) * tokens * 8}, full), size, executor),
                     aclnnMhcSinkhorn};
         case 5:
-            return {aclnnMhcSinkhornBackwardGetWorkspaceSize(
-                        tensor(with(lead, {n, n}), full), tensor({2 * iters * tokens * n * 8}, full),
-                        tensor({2 * iters * tokens * 8}, full), tensor(with(lead, {n, n}), full), size,
-                        executor),
-                    aclnnMhcSinkhornBackward};
+            return {
+                aclnnMhcSinkhornBackwardGetWorkspaceSize(
+                    tensor(with(lead, {n, n}), full), tensor({2 * iters * tokens * n * 8}, full),
+                    tensor({2 * iters * tokens * 8}, full), tensor(with(lead, {n, n}), full), size,
+                    executor),
+                aclnnMhcSinkhornBackward};
         case 6: {
             Shape steps = lead;
             steps.insert(steps.begin(), 40);
@@ -177,9 +183,9 @@ Phases first_phase(uint64_t *size, aclOpExecutor **executor) {
                         once_in(20) ? odd_number() : 20, some_eps(), some_eps(), saved,
                         tensor(h, once_in(2) ? half : ACL_BF16), tensor(gate, full),
                         tensor(with(lead, {n * n}), full), maybe(saved, gate, full),
-                        maybe(saved, with(lead, {n * n + 2 * n}), full), maybe(saved, with(lead, {1}), full),
-                        maybe(saved, with(steps, {n}), full), maybe(saved, with(steps, {n, n}), full), size,
-                        executor),
+                        maybe(saved, with(lead, {n * n + 2 * n}), full),
+                        maybe(saved, with(lead, {1}), full), maybe(saved, with(steps, {n}), full),
+                        maybe(saved, with(steps, {n, n}), full), size, executor),
                     aclnnMhcPreSinkhorn};
         }
         default: {
@@ -191,8 +197,9 @@ Phases first_phase(uint64_t *size, aclOpExecutor **executor) {
                         tensor(with(lead, {wide}), grad), tensor(gate, full),
                         tensor(with(lead, {n * n}), full), tensor(with(lead, {n, wide}), half),
                         tensor({f, n * wide}, full), tensor({3}, full), tensor({f}, full),
-                        tensor(gate, full), tensor(with(lead, {f}), full), tensor(with(lead, {1}), full),
-                        tensor(with(steps, {n}), full), tensor(with(steps, {n, n}), full), some_eps(),
+                        tensor(gate, full), tensor(with(lead, {f}), full),
+                        tensor(with(lead, {1}), full), tensor(with(steps, {n}), full),
+                        tensor(with(steps, {n, n}), full), some_eps(),
                         tensor(with(lead, {n, wide}), grad), tensor({f, n * wide}, full),
                         tensor({3}, full), tensor({f}, full), size, executor),
                     aclnnMhcPreSinkhornBackward};
@@ -210,12 +217,14 @@ void one_call() {
     note(mhc_aclnn_set_soc(socs[below(5)]));
     uint64_t size = 0;
     aclOpExecutor *executor = nullptr;
-    const Phases call = first_phase(once_in(100) ? nullptr : &size, once_in(100) ? nullptr : &executor);
+    const Phases call =
+        first_phase(once_in(100) ? nullptr : &size, once_in(100) ? nullptr : &executor);
     note(call.first);
     if (executor) handles.push_back(executor);
     if (once_in(50)) executor = static_cast<aclOpExecutor *>(any_handle());
     void *workspace = nullptr;
-    if (size && !once_in(50)) aclrtMalloc(&workspace, once_in(50) ? 1 : size, ACL_MEM_MALLOC_HUGE_FIRST);
+    if (size && !once_in(50))
+        aclrtMalloc(&workspace, once_in(50) ? 1 : size, ACL_MEM_MALLOC_HUGE_FIRST);
     const auto second = once_in(50) ? aclnnMhcPost : call.second;
     note(second(workspace, once_in(50) ? size / 2 : size, executor, some_stream()));
     if (once_in(30)) note(second(workspace, size, executor, some_stream()));
@@ -253,7 +262,8 @@ int main(int count, char **arguments) {
     for (auto &stream : streams) aclrtCreateStream(&stream);
     const auto start = std::chrono::steady_clock::now();
     long calls = 0;
-    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) {
+    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() <
+           seconds) {
         one_call();
         ++calls;
     }

@@ -19,8 +19,10 @@ namespace {
 std::atomic<int> passed{0}, failed{0};
 
 void check(bool good, const char *what) {
-    if (good) ++passed;
-    else if (failed++ < 20) std::printf("FAILED %s: %s\n", what, aclGetRecentErrMsg());
+    if (good)
+        ++passed;
+    else if (failed++ < 20)
+        std::printf("FAILED %s: %s\n", what, aclGetRecentErrMsg());
 }
 
 void good(int status, const char *what) { check(status == ACL_SUCCESS, what); }
@@ -48,9 +50,10 @@ struct Made {
             std::memcpy(&host[i * (half ? 2 : 4)], half ? (void *)&narrow : (void *)&value,
                         half ? 2 : 4);
         good(aclrtMalloc(&memory, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
-        good(aclrtMemcpy(memory, bytes, host.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE), "to device");
-        tensor = aclCreateTensor(shape.data(), shape.size(), half ? ACL_BF16 : ACL_FLOAT, nullptr, 0,
-                                 ACL_FORMAT_ND, shape.data(), shape.size(), memory);
+        good(aclrtMemcpy(memory, bytes, host.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE),
+             "to device");
+        tensor = aclCreateTensor(shape.data(), shape.size(), half ? ACL_BF16 : ACL_FLOAT, nullptr,
+                                 0, ACL_FORMAT_ND, shape.data(), shape.size(), memory);
         check(tensor, "aclCreateTensor");
     }
     Made(const Made &) = delete;
@@ -136,7 +139,8 @@ void interleave(const std::vector<aclrtStream> &streams) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
         threads.emplace_back([&, t] {
-            for (int i = 0; i < 250; ++i) calls[i % 3](float(1 + (i + 7 * t) % 31), streams[(i + t) % 4]);
+            for (int i = 0; i < 250; ++i)
+                calls[i % 3](float(1 + (i + 7 * t) % 31), streams[(i + t) % 4]);
         });
     for (auto &thread : threads) thread.join();
 }
