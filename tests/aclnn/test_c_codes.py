@@ -14,17 +14,9 @@ from mhc_ops.conformance.layers import api_of, attributes
 from . import c_surface, calls
 from .calls import FP32, T
 from .shared import shared
+from .test_every_tensor import MAKE as OF_THE_SIX_OTHERS
 
-MAKE = {
-    "MhcPre": calls.pre,
-    "MhcPreBackward": calls.backward,
-    "MhcPost": calls.post,
-    "MhcPostBackward": calls.post_backward,
-    "MhcSinkhorn": calls.sinkhorn,
-    "MhcSinkhornBackward": calls.sinkhorn_backward,
-    "MhcPreSinkhorn": calls.pre_sinkhorn,
-    "MhcPreSinkhornBackward": calls.pre_sinkhorn_backward,
-}
+MAKE = {"MhcPre": calls.pre, "MhcPreBackward": calls.backward, **OF_THE_SIX_OTHERS}
 APIS = [(op, api.name) for op, table in OPERATORS.items() for api in table.apis]
 CASES = Path(__file__).parents[1] / "conformance"
 
