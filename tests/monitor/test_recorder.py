@@ -117,11 +117,12 @@ def test_calls_of_a_step_are_averaged_over_their_tokens(model, tmp_path):
     apart, whole = (read_run(tmp_path / name).steps[0].layers for name in ("apart", "whole"))
     for one, other in zip(apart, whole, strict=True):
         assert one["tokens"] == other["tokens"] == 7
+        # A few float32 roundings: impl="torch" may sum in another order for other token counts.
         for gate in ("h_pre", "h_post"):
             for key in ("mean", "std", "min", "max"):
-                assert one[gate][key] == pytest.approx(other[gate][key], rel=1e-7)
+                assert one[gate][key] == pytest.approx(other[gate][key], rel=1e-6)
         assert torch.allclose(torch.tensor(one["h_res"]), torch.tensor(other["h_res"]))
-        assert one["defect_row"] == other["defect_row"]
+        assert one["defect_row"] == pytest.approx(other["defect_row"], abs=1e-6)
 
 
 def test_checkpointing_changes_no_mean(tmp_path):
