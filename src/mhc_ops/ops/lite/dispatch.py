@@ -1,16 +1,15 @@
 """One call of permutation_mix or its backward on real tensors: check, choose, compute."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from torch import Tensor
 
 from ...impls import resolve
 from ...types import Impl
 from ..common.checking import check_out
+from ..common.implementations import kernels_of
 from ..common.outputs import allocate, hand_over, without_autocast
-from . import blocked, reference
+from . import reference
 from .checks import LiteBackward, LiteForward, plan_backward, plan_forward
 
 
@@ -24,7 +23,7 @@ def forward(logits: Tensor, impl: Impl, out: Sequence[Tensor | None] | None = No
         if chosen is Impl.REFERENCE:
             (h_res,) = hand_over([reference.forward(logits, sizes.N)], out)
             return h_res
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = LiteForward(*allocate(layout, out, (logits,), kernels))
         kernels.forward(sizes, logits, work)
         (h_res,) = hand_over(work, out)
@@ -43,22 +42,8 @@ def backward(
         if chosen is Impl.REFERENCE:
             (grad,) = hand_over([reference.backward(logits, grad_h_res, sizes.N)], out)
             return grad
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = LiteBackward(*allocate(layout, out, (logits, grad_h_res), kernels))
         kernels.backward(sizes, logits, grad_h_res, work)
         (grad,) = hand_over(work, out)
         return grad
-
-
-@cache
-def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors; one with native code is loaded when chosen."""
-    if impl is Impl.CPU:
-        from . import cpu
-
-        return cpu
-    if impl is Impl.TRITON:
-        from . import triton
-
-        return triton
-    return blocked

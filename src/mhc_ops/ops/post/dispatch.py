@@ -1,16 +1,15 @@
 """One call of MhcPost or MhcPostBackward on real tensors: check, choose, allocate, compute."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from torch import Tensor
 
 from ...impls import resolve
 from ...types import Impl, MhcPostBackward
 from ..common.checking import check_out, check_target
+from ..common.implementations import kernels_of
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
-from . import blocked, reference
+from . import reference
 from .checks import plan_backward, plan_forward
 
 
@@ -33,7 +32,7 @@ def forward(
         if chosen is Impl.REFERENCE:
             (result,) = hand_over([reference.forward(*tensors)], [out])
             return result
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = allocate([layout], None if out is None else [out], tensors, kernels)
         gates = contiguous(h_res), h_out, h_post.contiguous(), contiguous(bias)
         kernels.forward(sizes, x, *gates, *work)
@@ -62,22 +61,8 @@ def backward(
             grads = reference.backward(*tensors)
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPostBackward(*hand_over(kept, out))
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = MhcPostBackward(*allocate(layout, out, tensors, kernels))
         gates = contiguous(h_res), h_out, h_post.contiguous(), contiguous(bias)
         kernels.backward(sizes, grad_out, x, *gates, work)
         return work if out is None else MhcPostBackward(*hand_over(work, out))
-
-
-@cache
-def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors; one with native code is loaded when chosen."""
-    if impl is Impl.CPU:
-        from . import cpu
-
-        return cpu
-    if impl is Impl.TRITON:
-        from . import triton
-
-        return triton
-    return blocked

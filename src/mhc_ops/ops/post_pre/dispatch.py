@@ -8,12 +8,13 @@ from torch import Tensor
 from ...impls import resolve
 from ...types import Impl, MhcPostPreBackward, MhcPostPreForward
 from ..common.checking import check_out
+from ..common.implementations import kernels_of
 from ..common.numerics import residual_logits
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
 from ..pre.checks import PreNumbers
 from ..sinkhorn import dispatch as sinkhorn_dispatch
 from ..sinkhorn.checks import SinkhornNumbers
-from . import blocked, reference
+from . import reference
 from .checks import (
     BackwardInputs,
     ForwardInputs,
@@ -40,7 +41,7 @@ def forward(
         if chosen is Impl.REFERENCE:
             result = reference.forward(given, numbers, sinkhorn)
             return MhcPostPreForward(*hand_over(result, out))
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = MhcPostPreForward(*allocate(layout, out, given, kernels))
         if sinkhorn is None or layout.h_res is None:
             kernels.forward(sizes, _dense(given), numbers, work)
@@ -69,7 +70,7 @@ def backward(
             grads = reference.backward(given, numbers, sinkhorn)
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPostPreBackward(*hand_over(kept, out))
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = MhcPostPreBackward(*allocate(layout, out, given, kernels))
         if sinkhorn is not None and given.grad_h_res_next is not None:
             logits = residual_logits(given.h_mix, given.inv_rms, given.alpha, given.bias)
@@ -86,16 +87,3 @@ def _dense(given: Any) -> Any:
         t if name in strided else contiguous(t)
         for name, t in zip(given._fields, given, strict=True)
     )
-
-
-def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors; one with native code is loaded when chosen."""
-    if impl is Impl.CPU:
-        from . import cpu
-
-        return cpu
-    if impl is Impl.TRITON:
-        from . import triton
-
-        return triton
-    return blocked

@@ -1,16 +1,15 @@
 """One call of MhcPre or MhcPreBackward on real tensors: check, choose, allocate, compute."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from torch import Tensor
 
 from ...impls import resolve
 from ...types import Impl, MhcPreBackward, MhcPreForward
 from ..common.checking import check_out
+from ..common.implementations import kernels_of
 from ..common.outputs import allocate, contiguous, hand_over, without_autocast
-from . import blocked, reference
+from . import reference
 from .checks import PreNumbers, plan_backward, plan_forward
 
 
@@ -33,7 +32,7 @@ def forward(
         if chosen is Impl.REFERENCE:
             result = reference.forward(*tensors, numbers)
             return MhcPreForward(*hand_over(result, out))
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = MhcPreForward(*allocate(layout, out, tensors, kernels))
         kernels.forward(
             sizes,
@@ -77,7 +76,7 @@ def backward(
             grads = reference.backward(*tensors, numbers)
             kept = [g if w else None for g, w in zip(grads, wanted, strict=True)]
             return MhcPreBackward(*hand_over(kept, out))
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = MhcPreBackward(*allocate(layout, out, tensors, kernels))
         kernels.backward(
             sizes,
@@ -97,17 +96,3 @@ def backward(
             work,
         )
         return work if out is None else MhcPreBackward(*hand_over(work, out))
-
-
-@cache
-def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors, imported once chosen."""
-    if impl is Impl.CPU:
-        from . import cpu
-
-        return cpu
-    if impl is Impl.TRITON:
-        from . import triton
-
-        return triton
-    return blocked

@@ -1,16 +1,15 @@
 """One call of sinkhorn or its backward on real tensors: check, choose, allocate, compute."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from torch import Tensor
 
 from ...impls import resolve
 from ...types import Impl, Sinkhorn
 from ..common.checking import check_out
+from ..common.implementations import kernels_of
 from ..common.outputs import allocate, hand_over, without_autocast
-from . import blocked, reference
+from . import reference
 from .checks import SinkhornBackward, SinkhornNumbers, plan_backward, plan_forward
 
 
@@ -29,7 +28,7 @@ def forward(
         if chosen is Impl.REFERENCE:
             result = reference.forward(logits, numbers, return_defect)
             return Sinkhorn(*hand_over(result, out))
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = Sinkhorn(*allocate(layout, out, (logits,), kernels))
         kernels.forward(sizes, logits, numbers, work)
         return work if out is None else Sinkhorn(*hand_over(work, out))
@@ -51,22 +50,8 @@ def backward(
         if chosen is Impl.REFERENCE:
             (grad,) = hand_over([reference.backward(logits, grad_h_res, numbers)], out)
             return grad
-        kernels = _kernels(chosen)
+        kernels = kernels_of(__package__, chosen)
         work = SinkhornBackward(*allocate(layout, out, (logits, grad_h_res), kernels))
         kernels.backward(sizes, logits, grad_h_res, numbers, work)
         (grad,) = hand_over(work, out)
         return grad
-
-
-@cache
-def _kernels(impl: Impl) -> Any:
-    """The module that computes into given tensors; one with native code is loaded when chosen."""
-    if impl is Impl.CPU:
-        from . import cpu
-
-        return cpu
-    if impl is Impl.TRITON:
-        from . import triton
-
-        return triton
-    return blocked
