@@ -6,12 +6,12 @@ post alone. Whatever differentiates once more goes through the written equations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...types import Impl
 from ..common.registration import eager_function, needed_inputs, vector_jacobian
 from ..post.autograd import post_backward_function
+from ..pre.autograd import zeros_for_unused
 from ..pre.checks import PreNumbers
 from ..sinkhorn.checks import SinkhornNumbers
 from . import reference
@@ -49,20 +49,14 @@ def differentiate_forward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | Non
         return (*_through_post(given, needed, grad_x_next, impl), *unused)
 
     x_next, inv_rms, h_mix, h_pre, h_post_next = tensors[9:]
-    if grad_h_in is None:
-        grad_h_in = torch.zeros_like(given.h_out)
-    if grad_h_post is None:
-        grad_h_post = torch.zeros_like(h_post_next)
-    if len(given.alpha) == 3 and grad_h_res is None:
-        n = given.x.shape[-2]
-        residual = len(given.phi) - 2 * n
-        tail = (n, n) if residual == n * n else (residual,)
-        grad_h_res = h_post_next.new_zeros(*given.x.shape[:-2], *tail)
+    upstream = zeros_for_unused(
+        given.x, given.phi, given.alpha, h_post_next, grad_h_in, grad_h_post, grad_h_res
+    )
     # The backward's order has out_bias before phi, and gamma last.
     wanted = [*needed[:4], needed[8], *needed[4:8]]
     results = _post_pre_backward(
         *given[:7],
-        *(grad_x_next, grad_h_in, grad_h_post, grad_h_res),
+        *(grad_x_next, *upstream),
         *(x_next, inv_rms, h_mix, h_pre, h_post_next, given.gamma, given.out_bias),
         *flat_options(numbers, sinkhorn, impl),
         wanted,

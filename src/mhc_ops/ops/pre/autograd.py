@@ -4,7 +4,7 @@ The first derivative is torch.ops.mhc.pre_backward. Whatever differentiates that
 through the written equations of reference.py, whichever implementation ran.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,26 +46,14 @@ def pre_gradients(
     if len(alpha) == 2:
         grad_h_res = None
     if any(g is not None for g in grads_of_saved):  # second derivatives, or a loss on saved tensors
-        through = vector_jacobian(
-            partial(reference.forward, numbers=PreNumbers(*ctx.numbers)),
-            inputs,
-            needed,
-            (grad_h_in, grad_h_post, grad_h_res, *grads_of_saved),
-        )
-        if grad_x_post is not None and needed[0]:
-            through[0] = grad_x_post if through[0] is None else through[0] + grad_x_post
-        return tuple(through)
+        written = partial(reference.forward, numbers=PreNumbers(*ctx.numbers))
+        upstream = (grad_h_in, grad_h_post, grad_h_res, *grads_of_saved)
+        return written_gradients(written, inputs, needed, upstream, grad_x_post)
     if all(g is None for g in grads):
         return (grad_x_post if needed[0] else None, None, None, None, None)
-    if grad_h_in is None:
-        grad_h_in = torch.zeros_like(x[..., 0, :])
-    if grad_h_post is None:
-        grad_h_post = torch.zeros_like(h_post)
-    if len(alpha) == 3 and grad_h_res is None:
-        n = x.shape[-2]
-        residual = len(phi) - 2 * n
-        tail = (n, n) if residual == n * n else (residual,)
-        grad_h_res = h_post.new_zeros(*x.shape[:-2], *tail)
+    grad_h_in, grad_h_post, grad_h_res = zeros_for_unused(
+        x, phi, alpha, h_post, grad_h_in, grad_h_post, grad_h_res
+    )
     results = pre_backward_function(
         x,
         phi,
@@ -84,6 +72,42 @@ def pre_gradients(
         needed,
     )
     return tuple(r if need else None for r, need in zip(results, needed, strict=True))
+
+
+def written_gradients(
+    written: Callable[..., Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    grads: Sequence[Tensor | None],
+    grad_x_post: Tensor | None,
+) -> tuple[Tensor | None, ...]:
+    """Gradients through the written equations, and that of the handed-on x on top of x's."""
+    through = vector_jacobian(written, inputs, needed, grads)
+    if grad_x_post is not None and needed[0]:
+        through[0] = grad_x_post if through[0] is None else through[0] + grad_x_post
+    return tuple(through)
+
+
+def zeros_for_unused(
+    x: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    h_post: Tensor,
+    grad_h_in: Tensor | None,
+    grad_h_post: Tensor | None,
+    grad_h_res: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The three gradients that MhcPreBackward takes; None stays where there is no residual part."""
+    if grad_h_in is None:
+        grad_h_in = torch.zeros_like(x[..., 0, :])
+    if grad_h_post is None:
+        grad_h_post = torch.zeros_like(h_post)
+    if len(alpha) == 3 and grad_h_res is None:
+        n = x.shape[-2]
+        residual = len(phi) - 2 * n
+        tail = (n, n) if residual == n * n else (residual,)
+        grad_h_res = h_post.new_zeros(*x.shape[:-2], *tail)
+    return grad_h_in, grad_h_post, grad_h_res
 
 
 pre_function = handing_on_function("pre_forward", save_forward, pre_gradients)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..common.registration import (
@@ -17,7 +16,7 @@ from ..common.registration import (
     needed_inputs,
     vector_jacobian,
 )
-from ..pre.autograd import pre_backward_function
+from ..pre.autograd import pre_backward_function, written_gradients, zeros_for_unused
 from . import reference
 from .calls import PreSinkhornBackwardCall, numbers_of
 
@@ -44,29 +43,20 @@ def pre_sinkhorn_gradients(
     inputs, needed = (x, phi, alpha, bias, gamma), needed_inputs(ctx, 5)
     grad_h_in, grad_h_post, grad_h_res, *grads_of_saved = grads
     if any(g is not None for g in grads_of_saved):  # second derivatives, or a loss on saved tensors
-        through = vector_jacobian(
-            partial(reference.forward, numbers=numbers_of(ctx.numbers)), inputs, needed, grads
-        )
-        if grad_x_post is not None and needed[0]:
-            through[0] = grad_x_post if through[0] is None else through[0] + grad_x_post
-        return tuple(through)
+        written = partial(reference.forward, numbers=numbers_of(ctx.numbers))
+        return written_gradients(written, inputs, needed, grads, grad_x_post)
     if all(g is None for g in grads):
         return (grad_x_post if needed[0] else None, None, None, None, None)
-    if grad_h_in is None:
-        grad_h_in = torch.zeros_like(x[..., 0, :])
-    if grad_h_post is None:
-        grad_h_post = torch.zeros_like(h_post)
+    used = grad_h_res is not None
+    upstream = zeros_for_unused(x, phi, alpha, h_post, grad_h_in, grad_h_post, grad_h_res)
     saved = (inv_rms, h_mix, h_pre, h_post, gamma, grad_x_post)
-    if grad_h_res is None:
-        no_logits = h_post.new_zeros(*x.shape[:-1], x.shape[-2])
-        results = pre_backward_function(
-            *(x, phi, alpha, grad_h_in, grad_h_post, no_logits, *saved),
-            *(*ctx.numbers[:6], ctx.impl, list(needed)),
+    if used:
+        results = _pre_sinkhorn_backward(
+            *(x, phi, alpha, bias, *upstream, *saved, *ctx.numbers, ctx.impl, list(needed))
         )
     else:
-        results = _pre_sinkhorn_backward(
-            *(x, phi, alpha, bias, grad_h_in, grad_h_post, grad_h_res, *saved),
-            *(*ctx.numbers, ctx.impl, list(needed)),
+        results = pre_backward_function(
+            *(x, phi, alpha, *upstream, *saved, *ctx.numbers[:6], ctx.impl, list(needed))
         )
     return tuple(r if need else None for r, need in zip(results, needed, strict=True))
 
