@@ -1,31 +1,9 @@
 /* mHC-lite and its backward through the C interface: every N against plain double loops, one and
  * several threads bit for bit, NaN and infinities, refused arguments. Exits 0 and prints "N passed,
  * 0 failed", or says what was wrong. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "mhc_ops/mhc_ops.h"
+#include "check.h"
 
 enum { MOST = 6, MOST_LOGITS = 720 };
-
-static int passed, failed;
-
-static void check(int good, const char *what, const char *where) {
-    if (good) {
-        passed++;
-    } else {
-        failed++;
-        printf("FAILED %s: %s\n", where, what);
-    }
-}
-
-static uint64_t state = 1;
-static float uniform(void) { /* in [-1, 1) */
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(int32_t)(state >> 32) / 2147483648.0f;
-}
 
 /* The next permutation in lexicographic order. */
 static void advance(int n, int *s) {

@@ -1,32 +1,11 @@
 /* MhcPre and MhcPreBackward through the C interface: odd shapes against plain double loops, one and
  * several threads bit for bit, strided rows, accumulation, a call from several threads at once, a
  * forked child. Exits 0 and prints "N passed, 0 failed", or says what was wrong. */
-#include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mhc_ops/mhc_ops.h"
-
-static int passed, failed;
-
-static void check(int good, const char *what, const char *where) {
-    if (good) {
-        passed++;
-    } else {
-        failed++;
-        printf("FAILED %s: %s\n", where, what);
-    }
-}
-
-static uint64_t state = 1;
-static double uniform(void) { /* in [-1, 1) */
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)state / 9223372036854775808.0;
-}
+#include "check.h"
 
 static uint16_t to_bf16(float f) {
     uint32_t u;

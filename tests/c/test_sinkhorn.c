@@ -1,31 +1,9 @@
 /* Sinkhorn and its backward through the C interface: every form against plain double loops, one and
  * several threads bit for bit, refused arguments. Exits 0 and prints "N passed, 0 failed", or says
  * what was wrong. */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "mhc_ops/mhc_ops.h"
+#include "check.h"
 
 enum { MOST = 9, MOST_STEPS = 16 };
-
-static int passed, failed;
-
-static void check(int good, const char *what, const char *where) {
-    if (good) {
-        passed++;
-    } else {
-        failed++;
-        printf("FAILED %s: %s\n", where, what);
-    }
-}
-
-static uint64_t state = 1;
-static float uniform(void) { /* in [-1, 1) */
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(int32_t)(state >> 32) / 2147483648.0f;
-}
 
 /* One token; i runs over the dimension that the softmax leaves alone: rows, or columns if
  * rows_last. */
