@@ -139,12 +139,8 @@ def _subsets(rows: list[dict[str, Any]]) -> str:
         for r in rows
         if "ours, grad_x alone" in r["ms"]
     ]
-    head = "| T, N, D | all | grad_x alone | parameters alone |\n|---|---|---|---|"
-    return (
-        "pre's backward, when only some gradients are wanted (ms):\n\n"
-        + "\n".join([head, *found])
-        + "\n"
-    )
+    title = "pre's backward, when only some gradients are wanted (ms)"
+    return _table(title, ("all", "grad_x alone", "parameters alone"), found)
 
 
 def _kept(rows: list[dict[str, Any]]) -> str:
@@ -154,12 +150,8 @@ def _kept(rows: list[dict[str, Any]]) -> str:
         for r in rows
         if r["kept_bytes"]
     ]
-    head = "| T, N, D | ours | eager |\n|---|---|---|"
-    return (
-        "What a training sublayer keeps for its backward beside its inputs (MiB):\n\n"
-        + "\n".join([head, *found])
-        + "\n"
-    )
+    title = "What a training sublayer keeps for its backward beside its inputs (MiB)"
+    return _table(title, ("ours", "eager"), found)
 
 
 def _decode(rows: list[dict[str, Any]]) -> str:
@@ -169,10 +161,15 @@ def _decode(rows: list[dict[str, Any]]) -> str:
         for r in rows
         if r["operator"] == "pre" and r["direction"] == "forward" and r["T"] == 1
     ]
-    head = (
-        "| T, N, D | us a call | vs eager | us to read phi from one core's L2 |\n|---|---|---|---|"
-    )
-    return "One token (pre, forward):\n\n" + "\n".join([head, *found]) + "\n"
+    columns = ("us a call", "vs eager", "us to read phi from one core's L2")
+    return _table("One token (pre, forward)", columns, found)
+
+
+def _table(title: str, columns: tuple[str, ...], rows: list[str]) -> str:
+    """Lines that begin with a shape."""
+    head = f"| T, N, D | {' | '.join(columns)} |"
+    rule = "|" + "---|" * (len(columns) + 1)
+    return f"{title}:\n\n" + "\n".join([head, rule, *rows]) + "\n"
 
 
 def _picture(rows: list[dict[str, Any]]) -> str:
