@@ -2,7 +2,7 @@
 //
 //   outer_sum    G[f, d] += sum_t g[t, f] x[t, d]         at most 32 tokens, from zero first
 //   mix_rows     y[t, d]  = base[t, d] + sum_f g[t, f] P[f, d], rounded one group later
-//   dot_rows     S[t, f]  = sum_k x[t, k] P[f, k]         at most 1024 columns
+//   dot_rows     S[t, f]  = sum_k x[t, k] P[f, k]         at most 1024 columns, 6 rows
 //   dot_streams  s[n]     = sum_d g[d] x[n, d]            the rows of one token
 //
 // A tile is TILE = 32 columns wide. Each kernel keeps a block of accumulators in registers (24 of
@@ -193,64 +193,51 @@ __attribute__((noinline)) void mix_rows(const MixGroup &m, Pending &to, const Pe
     }
 }
 
-// S[t * lds + f] = sum over columns of x[t][k] P[f][k]; columns is a multiple of PAIR, rows of P
-// lie ldp apart. With gamma the factor is gamma[k] * P[f][k], rounded once, as in a packed copy.
-// ahead: lines to fetch into L2 meanwhile, one for 32 columns.
-template <int TOKENS, int ROWS, bool GAMMA>
-MHC_INLINE void dot_block(int columns, const float *x, const float *P, int64_t ldp,
-                          const float *gamma, float *S, int64_t lds, const char *ahead) {
+// S[t * lds + f] = sum over columns of x[t][k] P[f][k]. x: rows of E, from byte `at` on; columns is
+// a multiple of PAIR; rows of P lie ldp apart. With gamma the factor is gamma[k] * P[f][k], rounded
+// once, as in a packed copy. ahead: lines to fetch into L2 meanwhile, one for 32 columns.
+template <class E, int TOKENS, int ROWS, bool GAMMA>
+MHC_INLINE void dot_block(int columns, const char *const *x, int64_t at, const float *P,
+                          int64_t ldp, const float *gamma, float *S, int64_t lds,
+                          const char *ahead) {
     vf sums[TOKENS][ROWS] = {};
-    for (int k = 0; k < columns; k += LANES) {
+    const char *rows[TOKENS];
+    for (int t = 0; t < TOKENS; t++) rows[t] = x[t] + at;
+    for (int k = 0; k < columns; k += PAIR) {
         if (ahead && k % TILE == 0) prefetch(ahead + k / TILE * 64);
-        vf v[TOKENS];
-        for (int t = 0; t < TOKENS; t++) v[t] = load(x + t * STRIP_LD + k);
-        for (int f = 0; f < ROWS; f++) {
-            vf w = load(P + f * ldp + k);
-            if (GAMMA) w = w * load(gamma + k);
-            for (int t = 0; t < TOKENS; t++) sums[t][f] = fma(v[t], w, sums[t][f]);
+        for (int half = 0; half < PAIR; half += LANES) {
+            vf v[TOKENS];
+            for (int t = 0; t < TOKENS; t++) {
+                const Pair both = widen<E>(rows[t] + k * E::SIZE);
+                v[t] = half ? both.b : both.a;
+            }
+            for (int f = 0; f < ROWS; f++) {
+                vf w = load(P + f * ldp + k + half);
+                if (GAMMA) w = w * load(gamma + k + half);
+                for (int t = 0; t < TOKENS; t++) sums[t][f] = fma(v[t], w, sums[t][f]);
+            }
         }
     }
     for (int t = 0; t < TOKENS; t++)
         for (int f = 0; f < ROWS; f++) S[t * lds + f] = sum(sums[t][f]);
 }
 
-template <int ROWS, bool GAMMA>
-inline void dot_tokens(int tokens, int columns, const float *x, const float *P, int64_t ldp,
-                       const float *gamma, float *S, int64_t lds, const char *const *ahead) {
+// At most ROWS rows of P. x [tokens] rows, S [tokens][lds]; ahead: NULL, or for every DOT_TOKENS
+// tokens the lines to fetch meanwhile (or NULL).
+template <class E, bool GAMMA, int ROWS = DOT_ROWS>
+inline void dot_rows(int rows, int tokens, int columns, const char *const *x, int64_t at,
+                     const float *P, int64_t ldp, const float *gamma, float *S, int64_t lds,
+                     const char *const *ahead) {
+    if constexpr (ROWS > 1)
+        if (rows < ROWS)
+            return dot_rows<E, GAMMA, ROWS - 1>(rows, tokens, columns, x, at, P, ldp, gamma, S, lds,
+                                                ahead);
     int t = 0;
-    for (; tokens - t >= DOT_TOKENS; t += DOT_TOKENS) {
-        const char *line = ahead ? ahead[t / DOT_TOKENS] : nullptr;
-        dot_block<DOT_TOKENS, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds,
-                                           lds, line);
-    }
+    for (; tokens - t >= DOT_TOKENS; t += DOT_TOKENS)
+        dot_block<E, DOT_TOKENS, ROWS, GAMMA>(columns, x + t, at, P, ldp, gamma, S + t * lds, lds,
+                                              ahead ? ahead[t / DOT_TOKENS] : nullptr);
     for (; t < tokens; t++)
-        dot_block<1, ROWS, GAMMA>(columns, x + t * STRIP_LD, P, ldp, gamma, S + t * lds, lds,
-                                  nullptr);
-}
-
-template <int ROWS, bool GAMMA>
-inline void dot_rest(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
-                     const float *gamma, float *S, int64_t lds) {
-    if (rows == ROWS)
-        dot_tokens<ROWS, GAMMA>(tokens, columns, x, P, ldp, gamma, S, lds, nullptr);
-    else if constexpr (ROWS > 1)
-        dot_rest<ROWS - 1, GAMMA>(rows, tokens, columns, x, P, ldp, gamma, S, lds);
-}
-
-// x [tokens][STRIP_LD], S [tokens][lds].
-template <bool GAMMA>
-inline void dot_rows(int rows, int tokens, int columns, const float *x, const float *P, int64_t ldp,
-                     const float *gamma, float *S, int64_t lds, const char *const *next) {
-    int f = 0;
-    for (; rows - f >= DOT_ROWS; f += DOT_ROWS) {
-        const int group = f / DOT_ROWS;  // the first DOT_TOKENS groups fetch a row of x each
-        const char *const *ahead =
-            next && group < DOT_TOKENS ? next + group * (tokens / DOT_TOKENS) : nullptr;
-        dot_tokens<DOT_ROWS, GAMMA>(tokens, columns, x, P + f * ldp, ldp, gamma, S + f, lds, ahead);
-    }
-    if (rows > f)
-        dot_rest<DOT_ROWS - 1, GAMMA>(rows - f, tokens, columns, x, P + f * ldp, ldp, gamma, S + f,
-                                      lds);
+        dot_block<E, 1, ROWS, GAMMA>(columns, x + t, at, P, ldp, gamma, S + t * lds, lds, nullptr);
 }
 
 // sums[n] = <g, x_n> for up to 4 streams, so that g is widened once; next: the same streams of the

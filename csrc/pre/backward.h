@@ -464,9 +464,13 @@ void run(const Team &team, void *argument) {
     const Call &c = job.call;
     const int64_t N = c.s.streams, F = c.s.rows;
     if (c.want_u)
-        for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
-            pack_phi(c.P + i * F * TILE, TILE, c.s, c.in.phi, c.hf32 ? nullptr : c.in.gamma, i % N,
-                     i / N, c.hf32);
+        for (int64_t i = team.rank; i < c.tiles * N; i += team.size) {
+            const int64_t at = i % N * c.s.dim + i / N * TILE;
+            const float *gamma = c.in.gamma && !c.hf32 ? c.in.gamma + at : nullptr;
+            for (int64_t f = 0; f < F; f++)
+                pack_row(c.P + (i * F + f) * TILE, c.in.phi + f * N * c.s.dim + at, gamma,
+                         tile_columns(c.s.dim, i / N), c.hf32);
+        }
     float *sums = c.strip_G + team.rank * c.strip_tiles * N * c.tile_rows() * TILE;
     float *grad_gamma = c.strip_gamma + team.rank * c.strip_tiles * TILE;
     for (int64_t superblock = 0; superblock < c.superblocks; superblock++) {

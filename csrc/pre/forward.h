@@ -3,21 +3,22 @@
 // Tokens go in chunks of at most 64 (fewer where the workspace would outgrow phi); columns (all
 // streams, one after the other, each padded to tiles of 32) in strips of 1024.
 //   project, of one chunk and one strip:
-//     x becomes float32 [64][1024] in L2 and its squares are summed; dot_rows multiplies it by the
-//     strip of phi (6 rows of 1024, 24 KiB, stay in L1 while the tokens pass) and fetches the next
-//     strip's x. A strip gives one number for token and row; strips are added in ascending order.
+//     the squares of x are summed; dot_rows multiplies x by the strip of phi (6 rows of 1024,
+//     24 KiB, stay in L1 while the tokens pass) and fetches the next strip's x. A strip gives one
+//     number for token and row; strips are added in ascending order. A token whose streams follow
+//     one another is widened at every use; else x becomes float32 [64][1024] in L2 first.
 //   finish, of a few tokens:
 //     inv_rms, the gates, and h_in = sum_n h_pre x, for which x is read again, from L3.
 // Large work: a thread takes a chunk, walks its strips and finishes it. With fewer chunks than
-// threads they take (chunk, strip) pairs, so that one token uses every core and each core's L2
-// keeps its part of phi; after a barrier they finish tokens. The sums are the same, hence the bits.
+// threads they take (chunk, strip) pairs, so that one token uses every core; after a barrier they
+// finish tokens. The sums are the same, hence the bits.
 //
 // A Source makes x on the way, or says that it is there (InMemory). One that makes it writes a
 // chunk to memory, past the caches, and into a copy that stays in L2.
 //
-// phi * gamma is packed once as [strip][F][1024]. For few tokens that would double the work, so
-// dot_rows multiplies on the fly and rounds the product the same way. hf32 rounds gamma * x and
-// phi instead.
+// phi * gamma is packed once as [strip][F][1024]; where threads take strips, each packs the 6 rows
+// at hand, so that none waits for them. For few tokens that would double the work, so dot_rows
+// multiplies on the fly and rounds the product the same way. hf32 rounds gamma * x and phi instead.
 #pragma once
 
 #include <math.h>
@@ -32,6 +33,8 @@ constexpr int CHUNK = 64;  // the order of no sum depends on it
 constexpr int STRIP_TILES = STRIP / TILE;
 constexpr int FEW_TOKENS = 16;  // up to here phi is not packed
 
+enum Phi { AS_IT_IS, PACKED_ONCE, PACKED_BY_STRIP };
+
 struct Call {
     const mhc_pre_sizes &s;
     const mhc_pre_numbers &numbers;
@@ -39,11 +42,13 @@ struct Call {
     const mhc_pre_forward_out &out;
     TokenRows x;
     int64_t T, tiles, strips, chunk, chunks;  // tiles: of one stream; chunk: tokens
-    bool hf32, packed, by_strip, stream;
+    bool hf32, by_strip, stream;
+    bool in_place;  // x is multiplied where it lies
+    Phi phi;
     char *copies;  // [threads][chunk][copy_step] of x, where a Source makes it
     int64_t copy_step;
-    float *P;        // [strips][F][STRIP_LD] when packed
-    float *floats;   // [threads][chunk][STRIP_LD]
+    float *P;        // [strips][F][STRIP_LD] when packed once
+    float *floats;   // [threads][floats_of_thread()]
     float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][chunk][F + 1]; row F
                      // sums squares
     int64_t *next;   // two counters
@@ -51,56 +56,129 @@ struct Call {
     int64_t tiles_of(int64_t strip) const {
         return least(STRIP_TILES, s.streams * tiles - strip * STRIP_TILES);
     }
+    // A chunk's strip, packed rows of phi, mix [F] and gates [N].
+    int64_t floats_of_thread() const {
+        return (in_place ? 0 : chunk * STRIP_LD) +
+               (phi == PACKED_BY_STRIP ? DOT_ROWS * STRIP_LD : 0) + s.rows + s.streams;
+    }
 };
 
-// to[t][STRIP_LD] = x as float32 (hf32: gamma * x, rounded); squares[t * lds] = the sum of x^2.
+template <class Body>  // body(i, n, d): tile i of the strip is tile d of stream n
+MHC_INLINE void each_tile(const Call &c, int64_t strip, Body body) {
+    int64_t n = strip * STRIP_TILES / c.tiles, d = strip * STRIP_TILES % c.tiles;
+    for (int64_t i = 0; i < c.tiles_of(strip); i++) {
+        body(i, n, d);
+        if (++d == c.tiles) d = 0, n++;
+    }
+}
+
+MHC_INLINE void add_squares(Pair v, Pair &total) {
+    total = {fma(v.a, v.a, total.a), fma(v.b, v.b, total.b)};
+}
+
+// squares[t * lds] = the sum of x^2 of one strip.
 template <class E>
-void load_strip(const Call &c, int64_t strip, const char *const *rows, int count, float *to,
-                float *squares, int64_t lds) {
-    const int64_t tiles = c.tiles_of(strip);
+void square_strip(const Call &c, int64_t strip, const char *const *rows, int count, float *squares,
+                  int64_t lds) {
+    const int64_t bytes = c.tiles_of(strip) * TILE * E::SIZE;
     for (int t = 0; t < count; t++) {
         Pair total = {};
-        int64_t n = strip * STRIP_TILES / c.tiles, d = strip * STRIP_TILES % c.tiles;
-        for (int64_t i = 0; i < tiles; i++) {
-            float *tile = to + t * STRIP_LD + i * TILE;
-            const int columns = tile_columns(c.s.dim, d);
-            load_row<E>(tile, rows[t] + n * c.x.stream_step + d * TILE * E::SIZE, columns);
-            for (int p = 0; p < TILE; p += PAIR) {
-                const Pair v = load2(tile + p);
-                total = {fma(v.a, v.a, total.a), fma(v.b, v.b, total.b)};
-            }
-            if (c.hf32) {
-                float gamma[TILE] = {};
-                if (c.in.gamma)
-                    load_row<F32>(gamma, (const char *)(c.in.gamma + n * c.s.dim + d * TILE),
-                                  columns);
-                for (int j = 0; j < TILE; j += LANES) {
-                    const vf v = load(tile + j);
-                    store(tile + j, hf32(c.in.gamma ? v * load(gamma + j) : v));
-                }
-            }
-            if (++d == c.tiles) d = 0, n++;
-        }
+        const char *x = rows[t] + strip * STRIP * E::SIZE;
+        for (const char *end = x + bytes; x < end; x += PAIR * E::SIZE)
+            add_squares(widen<E>(x), total);
         squares[t * lds] = sum(total.a + total.b);
     }
 }
 
-// partial[t][F + 1] of one strip; next: the rows where the following strip's x begins, or NULL.
+// The same, and to[t][STRIP_LD] = x as float32 (hf32: gamma * x, rounded).
+template <class E>
+void load_strip(const Call &c, int64_t strip, const char *const *rows, int count, float *to,
+                float *squares, int64_t lds) {
+    for (int t = 0; t < count; t++) {
+        Pair total = {};
+        each_tile(c, strip, [&](int64_t i, int64_t n, int64_t d) {
+            float *tile = to + t * STRIP_LD + i * TILE;
+            const int columns = tile_columns(c.s.dim, d);
+            load_row<E>(tile, rows[t] + n * c.x.stream_step + d * TILE * E::SIZE, columns);
+            for (int p = 0; p < TILE; p += PAIR) add_squares(load2(tile + p), total);
+            if (!c.hf32) return;
+            float gamma[TILE] = {};
+            if (c.in.gamma)
+                load_row<F32>(gamma, (const char *)(c.in.gamma + n * c.s.dim + d * TILE), columns);
+            for (int j = 0; j < TILE; j += LANES) {
+                const vf v = load(tile + j);
+                store(tile + j, hf32(c.in.gamma ? v * load(gamma + j) : v));
+            }
+        });
+        squares[t * lds] = sum(total.a + total.b);
+    }
+}
+
+// to[r][STRIP_LD] = row f + r of phi in one strip, times gamma or in hf32; DOT_ROWS rows at most.
+inline void pack_strip(const Call &c, int64_t strip, int64_t f, float *to) {
+    const int64_t rows = least(DOT_ROWS, c.s.rows - f), K = c.s.streams * c.s.dim;
+    each_tile(c, strip, [&](int64_t i, int64_t n, int64_t d) {
+        const int64_t at = n * c.s.dim + d * TILE;
+        const float *gamma = c.in.gamma && !c.hf32 ? c.in.gamma + at : nullptr;
+        for (int64_t r = 0; r < rows; r++)
+            pack_row(to + r * STRIP_LD + i * TILE, c.in.phi + (f + r) * K + at, gamma,
+                     tile_columns(c.s.dim, d), c.hf32);
+    });
+}
+
+// The halves of a strip's rows of phi from row f on, which dot_rows fetches for pack_strip.
+inline void halves_of(const Call &c, int64_t strip, int64_t f, const char **lines) {
+    const float *phi = c.in.phi + f * c.s.streams * c.s.dim + strip * STRIP;
+    const int64_t rows = least(DOT_ROWS, c.s.rows - f);
+    for (int i = 0; i < 2 * DOT_ROWS; i++) {
+        const float *half = phi + i / 2 * c.s.streams * c.s.dim + i % 2 * STRIP / 2;
+        lines[i] = i / 2 < rows ? (const char *)half : nullptr;
+    }
+}
+
+// partial[t][F] of one strip: x times phi. x: rows of X, from byte `at` on; next: the rows where
+// the following strip's x begins, or NULL.
+template <class X>
+void multiply(const Call &c, int64_t strip, const char *const *x, int64_t at, int count,
+              float *pack, float *partial, const char *const *next) {
+    const int64_t F = c.s.rows, K = c.s.streams * c.s.dim;
+    const int columns = (int)c.tiles_of(strip) * TILE;
+    const char *halves[CHUNK / DOT_TOKENS] = {};
+    static_assert(2 * DOT_ROWS <= CHUNK / DOT_TOKENS, "halves_of");
+    for (int64_t f = 0; f < F; f += DOT_ROWS) {
+        const int rows = (int)least(DOT_ROWS, F - f);
+        const int64_t group = f / DOT_ROWS;  // the first DOT_TOKENS groups fetch a part of x each
+        const char *const *ahead =
+            next && group < DOT_TOKENS ? next + group * (count / DOT_TOKENS) : nullptr;
+        const float *P = c.P + (strip * F + f) * STRIP_LD, *gamma = nullptr;
+        int64_t ldp = STRIP_LD;
+        if (c.phi == PACKED_BY_STRIP) {
+            pack_strip(c, strip, f, pack);
+            halves_of(c, strip, f + DOT_ROWS, halves);
+            P = pack, ahead = halves;
+        } else if (c.phi == AS_IT_IS) {
+            P = c.in.phi + f * K + strip * STRIP, ldp = K;
+            gamma = c.in.gamma ? c.in.gamma + strip * STRIP : nullptr;
+        }
+        const auto dot = gamma ? dot_rows<X, true> : dot_rows<X, false>;
+        dot(rows, count, columns, x, at, P, ldp, gamma, partial + f, F + 1, ahead);
+    }
+}
+
 template <class E>
 void project(const Call &c, int64_t strip, const char *const *rows, int count, float *floats,
              float *partial, const char *const *next) {
     const int64_t F = c.s.rows;
-    const int columns = (int)c.tiles_of(strip) * TILE;
+    float *pack = floats + (c.in_place ? 0 : c.chunk * STRIP_LD);
+    if (c.in_place) {
+        square_strip<E>(c, strip, rows, count, partial + F, F + 1);
+        multiply<E>(c, strip, rows, strip * STRIP * E::SIZE, count, pack, partial, next);
+        return;
+    }
     load_strip<E>(c, strip, rows, count, floats, partial + F, F + 1);
-    if (c.packed)
-        dot_rows<false>((int)F, count, columns, floats, c.P + strip * F * STRIP_LD, STRIP_LD,
-                        nullptr, partial, F + 1, next);
-    else if (c.in.gamma)
-        dot_rows<true>((int)F, count, columns, floats, c.in.phi + strip * STRIP,
-                       c.s.streams * c.s.dim, c.in.gamma + strip * STRIP, partial, F + 1, next);
-    else
-        dot_rows<false>((int)F, count, columns, floats, c.in.phi + strip * STRIP,
-                        c.s.streams * c.s.dim, nullptr, partial, F + 1, next);
+    const char *copies[CHUNK];
+    for (int t = 0; t < count; t++) copies[t] = (const char *)(floats + t * STRIP_LD);
+    multiply<F32>(c, strip, copies, 0, count, pack, partial, next);
 }
 
 // float32 squares of very large or very small x leave its range; then they are summed in double.
@@ -276,12 +354,14 @@ void run(const Team &team, void *argument) {
     const Job<Source> &job = *(const Job<Source> *)argument;
     const Call &c = job.call;
     const int64_t N = c.s.streams, F = c.s.rows;
-    float *floats = c.floats + team.rank * (c.chunk * STRIP_LD + F + N);
-    float *mix = floats + c.chunk * STRIP_LD, *gates = mix + F;
-    if (c.packed) {
-        for (int64_t i = team.rank; i < c.tiles * N; i += team.size)
-            pack_phi(c.P + i / STRIP_TILES * F * STRIP_LD + i % STRIP_TILES * TILE, STRIP_LD, c.s,
-                     c.in.phi, c.hf32 ? nullptr : c.in.gamma, i / c.tiles, i % c.tiles, c.hf32);
+    float *floats = c.floats + team.rank * c.floats_of_thread();
+    float *gates = floats + c.floats_of_thread() - N, *mix = gates - F;
+    if (c.phi == PACKED_ONCE) {
+        const int64_t groups = ceil_div(F, DOT_ROWS);
+        for (int64_t i = team.rank; i < c.strips * groups; i += team.size) {
+            const int64_t strip = i / groups, f = i % groups * DOT_ROWS;
+            pack_strip(c, strip, f, c.P + (strip * F + f) * STRIP_LD);
+        }
         team.barrier();
     }
     if (c.by_strip)
@@ -308,13 +388,15 @@ int compute(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numb
     c.chunk = least(least(T, Source::TOKENS), room > DOT_TOKENS ? room : DOT_TOKENS);
     c.chunks = ceil_div(T, c.chunk);
     c.hf32 = numbers.hf32;
-    c.packed = T > FEW_TOKENS || c.hf32 || s.dim % TILE != 0;
+    const bool as_it_is = T <= FEW_TOKENS && !c.hf32 && s.dim % TILE == 0;
+    c.phi = as_it_is ? AS_IT_IS : c.by_strip ? PACKED_BY_STRIP : PACKED_ONCE;
+    c.in_place = !c.hf32 && s.dim % TILE == 0 && c.x.stream_step == s.dim * size;
     c.stream =
         (uintptr_t)out.h_in % 64 == 0 && s.dim * size % 64 == 0 && T * s.dim * size > CACHED_OUTPUT;
 
     Workspace w;
-    const size_t P = w.reserve<float>(c.packed ? c.strips * F * STRIP_LD : 0);
-    const size_t floats = w.reserve<float>(threads * (c.chunk * STRIP_LD + F + N));
+    const size_t P = w.reserve<float>(c.phi == PACKED_ONCE ? c.strips * F * STRIP_LD : 0);
+    const size_t floats = w.reserve<float>(threads * c.floats_of_thread());
     const size_t partial =
         w.reserve<float>(c.strips * (F + 1) * (c.by_strip ? T : threads * c.chunk));
     const size_t next = w.reserve<int64_t>(3);

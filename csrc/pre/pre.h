@@ -1,4 +1,4 @@
-// What both directions of MhcPre share: the entry points, and phi by tiles.
+// What both directions of MhcPre share: the entry points, and rows of phi.
 #pragma once
 
 #include "../rows.h"
@@ -11,21 +11,17 @@ int pre_forward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &
 int pre_backward(const mhc_pre_sizes &s, mhc_dtype dtype, const mhc_pre_numbers &numbers,
                  const mhc_pre_backward_in &in, const mhc_pre_backward_out &out, int threads);
 
-// The tile of phi that belongs to stream n and columns from d: to[f][TILE], times gamma (NULL: 1),
-// or in hf32.
-MHC_INLINE void pack_phi(float *to, int64_t ld, const mhc_pre_sizes &s, const float *phi,
-                         const float *gamma, int64_t n, int64_t tile, bool round) {
-    const int64_t at = n * s.dim + tile * TILE;
-    const int columns = tile_columns(s.dim, tile);
-    float scale[TILE] = {};
-    if (gamma) load_row<F32>(scale, (const char *)(gamma + at), columns);
-    for (int64_t f = 0; f < s.rows; f++) {
-        float *row = to + f * ld;
-        load_row<F32>(row, (const char *)(phi + f * s.streams * s.dim + at), columns);
-        for (int j = 0; j < TILE; j += LANES) {
-            const vf v = load(row + j);
-            store(row + j, canonical(round ? hf32(v) : gamma ? v * load(scale + j) : v));
-        }
+// One row of a tile of phi: to[TILE], times gamma (NULL: 1), or in hf32.
+MHC_INLINE void pack_row(float *to, const float *phi, const float *gamma, int columns, bool round) {
+    float padded[2][TILE];
+    if (columns < TILE) {
+        load_row<F32>(padded[0], (const char *)phi, columns);
+        if (gamma) load_row<F32>(padded[1], (const char *)gamma, columns);
+        phi = padded[0], gamma = gamma ? padded[1] : nullptr;
+    }
+    for (int j = 0; j < TILE; j += LANES) {
+        const vf v = load(phi + j);
+        store(to + j, canonical(round ? hf32(v) : gamma ? v * load(gamma + j) : v));
     }
 }
 
