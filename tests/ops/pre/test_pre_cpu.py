@@ -57,6 +57,15 @@ def fresh(code, **environment):
     return done.stdout.strip()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("tokens", [1, 40])
+def test_streams_apart_give_the_bits_of_streams_side_by_side(dtype, tokens):
+    """The kernel multiplies a token's streams where they lie if one follows the other."""
+    c = make_pre_inputs(tokens, 4, 544, dtype=dtype)
+    apart = c.x.transpose(0, 1).contiguous().transpose(0, 1)
+    assert_same_bits(forward("cpu", c._replace(x=apart)), forward("cpu", c))
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_instruction_set_is_reproducible(level):
     """Two processes and every thread count give the same bits; the level asked for is used."""
