@@ -8,9 +8,10 @@ experts. One model in one process, unpatched and patched by turns. `step` is for
 backward; `prefill` a forward without gradients. Writes one JSON line a row; with --page the tables
 of docs/performance.md.
 
-mHC's part of a forward is what passes inside the hyper-connections and the head, between a
-sublayer's end and the next hyper-connection, and between the last sublayer's end and its layer's.
-Its part of a backward is the share of the autograd nodes made there, in profiled steps.
+mHC's part is timed where it is entered and left: in a forward by hooks of the modules (the first
+hyper-connection, the end of a sublayer; the end of a hyper-connection, of the head), in a backward
+by hooks of the tensors that cross there, which run when autograd comes to the node that made them.
+Memory is the most that torch's allocator holds at once during a call, without parameters and input.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +29,6 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from torch.autograd import _get_sequence_nr
 from torch.profiler import ProfilerActivity, profile
 from transformers.models.deepseek_v4 import DeepseekV4Config, DeepseekV4ForCausalLM
 
@@ -36,10 +37,11 @@ from mhc_ops.integrations.transformers import accelerate, restore
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import page
-from benchmarks.measure import ROOT, commit, extra_megabytes
+from benchmarks.measure import ROOT, commit
 
 VOCABULARY = 32000
 FORMS = {"unpatched": restore, "patched": accelerate}
+SECONDS = 60.0  # for the repetitions of a row, beyond the first three
 
 
 def main() -> int:
@@ -91,45 +93,37 @@ def build(options: argparse.Namespace, dtype: str) -> nn.Module:
 
 
 def measure(model: nn.Module, mode: str, dtype: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Median time, mHC's time and share, and the peak of memory, of both forms of the model."""
+    """Median time, mHC's part of it, and the peak of memory, of both forms of the model."""
     tokens = torch.randint(VOCABULARY, (1, options.tokens))
     training = mode == "step"
     model.train(training)
     times: dict[str, list[float]] = {form: [] for form in FORMS}
     inside: dict[str, list[float]] = {form: [] for form in FORMS}
-    backward_shares, memory = {}, {}
-
-    def forward() -> torch.Tensor | None:
-        with torch.set_grad_enabled(training):
-            loss: torch.Tensor | None = model(tokens, labels=tokens if training else None).loss
-        return loss
+    memory = {}
 
     def step() -> None:
-        model.zero_grad()
-        loss = forward()
-        if loss is not None:
+        with torch.set_grad_enabled(training):
+            loss = model(tokens, labels=tokens if training else None).loss
+        if training:
             loss.backward()
 
     for form, change in FORMS.items():
         change(model)
         step()
-        backward_shares[form] = backward_share(model, forward) if training else 0.0
         model.zero_grad()
-        memory[form] = extra_megabytes(step)
-    for _ in range(options.repeats):
+        memory[form] = peak_megabytes(step)
+    begin_row = time.perf_counter()
+    for repeat in range(options.repeats):
+        if repeat >= 3 and time.perf_counter() - begin_row > SECONDS:
+            break
         for form, change in FORMS.items():
             change(model)
             model.zero_grad()
             with Marks(model) as marks:
                 begin = time.perf_counter()
-                loss = forward()
-                middle = time.perf_counter()
-                if loss is not None:
-                    loss.backward()
-                end = time.perf_counter()
-            times[form].append((end - begin) * 1e3)
-            backward = backward_shares[form] * (end - middle)
-            inside[form].append((marks.seconds + backward) * 1e3)
+                step()
+                times[form].append((time.perf_counter() - begin) * 1e3)
+            inside[form].append((marks.forward.seconds + marks.backward.seconds) * 1e3)
     restore(model)
     return {
         "model": "DeepSeek-V4",
@@ -142,7 +136,8 @@ def measure(model: nn.Module, mode: str, dtype: str, options: argparse.Namespace
         "spread_ms": {form: [min(t), max(t)] for form, t in times.items()},
         "mhc_ms": {form: median(t) for form, t in inside.items()},
         "mhc_spread_ms": {form: [min(t), max(t)] for form, t in inside.items()},
-        "peak_extra_mb": memory,
+        "repeats": len(times["patched"]),
+        "peak_mb": memory,
         "load": os.getloadavg()[0],
         "kernels": _native.describe(),
         "threads": options.threads,
@@ -153,56 +148,67 @@ def measure(model: nn.Module, mode: str, dtype: str, options: argparse.Namespace
     }
 
 
+def peak_megabytes(run: Callable[[], None]) -> float:
+    """The highest sum of what torch's allocator has handed out and not got back during one call."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events.sort(key=lambda e: e.start_ns())
+    return max(accumulate(e.nbytes() for e in events)) / 2**20
+
+
+class Clock:
+    """Seconds between `enter` and `leave`."""
+
+    def __init__(self) -> None:
+        self.seconds, self._since = 0.0, 0.0
+
+    def enter(self, *_: Any) -> None:
+        self._since = self._since or time.perf_counter()
+
+    def leave(self, *_: Any) -> None:
+        self.seconds += time.perf_counter() - self._since if self._since else 0.0
+        self._since = 0.0
+
+
 class Marks:
-    """While active: the seconds of mHC's parts of a forward, and the autograd nodes made there."""
+    """While active: the seconds that a forward and a backward spend in mHC's parts."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.seconds = 0.0
-        self.nodes: set[int] = set()
+        self.forward, self.backward = Clock(), Clock()
         self._model = model
         self._handles: list[Any] = []
 
     def __enter__(self) -> "Marks":
-        def begin(*_: Any) -> None:
-            self._first, self._begin = _get_sequence_nr(), time.perf_counter()
-
-        def end(*_: Any) -> None:
-            self.seconds += time.perf_counter() - self._begin
-            self.nodes.update(range(self._first, _get_sequence_nr()))
-
-        for layer in (m for m in self._model.modules() if hasattr(m, "attn_hc")):
-            self._handles += [
-                layer.attn_hc.register_forward_pre_hook(begin),
-                layer.attn_hc.register_forward_hook(end),
-                layer.self_attn.register_forward_hook(begin),
-                layer.ffn_hc.register_forward_hook(end),
-                layer.mlp.register_forward_hook(begin),
-                layer.register_forward_hook(end),
-            ]
-        for head in (m for m in self._model.modules() if hasattr(m, "hc_fn")):
-            self._handles += [
-                head.register_forward_pre_hook(begin),
-                head.register_forward_hook(end),
-            ]
+        layers = [m for m in self._model.modules() if hasattr(m, "attn_hc")]
+        connections = [hc for layer in layers for hc in (layer.attn_hc, layer.ffn_hc)]
+        sublayers = [part for layer in layers for part in (layer.self_attn, layer.mlp)]
+        heads = [m for m in self._model.modules() if hasattr(m, "hc_fn")]
+        self._handles = [
+            connections[0].register_forward_pre_hook(self._into),
+            *(part.register_forward_hook(self._into) for part in sublayers),
+            *(part.register_forward_hook(self._out_of) for part in (*connections, *heads)),
+        ]
         return self
 
     def __exit__(self, *_: Any) -> None:
         for handle in self._handles:
             handle.remove()
 
+    def _into(self, *seen: Any) -> None:
+        for tensor in _differentiable(seen[-1]):
+            tensor.register_hook(self.backward.leave)
+        self.forward.enter()
 
-def backward_share(model: nn.Module, forward: Callable[[], Any]) -> float:
-    """The part of the time of all autograd nodes that mHC's take: the median of three backwards."""
-    shares = []
-    for _ in range(3):
-        with Marks(model) as marks:
-            loss = forward()
-        with profile(activities=[ProfilerActivity.CPU]) as profiler:
-            loss.backward()
-        nodes = [e for e in profiler.events() if e.name.startswith("autograd::engine::evaluate")]
-        ours = sum(e.cpu_time_total for e in nodes if e.sequence_nr in marks.nodes)
-        shares.append(ours / sum(e.cpu_time_total for e in nodes))
-    return median(shares)
+    def _out_of(self, *seen: Any) -> None:
+        self.forward.leave()
+        for tensor in _differentiable(seen[-1]):
+            tensor.register_hook(self.backward.enter)
+
+
+def _differentiable(given: Any) -> list[torch.Tensor]:
+    tensors = given if isinstance(given, tuple) else (given,)
+    return [t for t in tensors if isinstance(t, torch.Tensor) and t.requires_grad]
 
 
 if __name__ == "__main__":

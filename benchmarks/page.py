@@ -45,15 +45,13 @@ _HEAD = (
 
 _MODEL_HEAD = (
     "| what | dtype | ms | patched | faster | mHC ms | patched | faster | mHC share | patched "
-    "| extra MB | patched |\n|" + "---|" * 12
+    "| peak MB | patched |\n|" + "---|" * 12
 )
 
 
 def model_line(row: dict[str, Any]) -> str:
     """One row of the table of whole models."""
-    pairs = [
-        (row[key]["unpatched"], row[key]["patched"]) for key in ("ms", "mhc_ms", "peak_extra_mb")
-    ]
+    pairs = [(row[key]["unpatched"], row[key]["patched"]) for key in ("ms", "mhc_ms", "peak_mb")]
     (before, after), (mixing_before, mixing_after), memory = pairs
     cells = (
         row["mode"],
@@ -97,8 +95,8 @@ def _models(rows: list[dict[str, Any]]) -> str:
 `mhc_ops.integrations.transformers.accelerate`, by turns in one process; {first["threads"]} threads,
 kernels: {first["kernels"]}, torch {first["torch"]}, commit {first["commit"]}, load average
 {first["load"]:.1f}. "step" is forward, loss and backward, "prefill" a forward without gradients;
-"mHC ms" is the time inside the hyper-connections, the mixing of the streams and the head; "extra
-MB" is what one call adds to the process's memory at its peak.
+"mHC ms" is the time inside the hyper-connections, the mixing of the streams and the head; "peak MB"
+is the most memory that torch holds for tensors of one call, gradients included, parameters not.
 
 {_MODEL_HEAD}
 {chr(10).join(model_line(r) for r in rows)}
