@@ -1,8 +1,9 @@
-"""A small language model trained three times: plain residual, mHC, mHC-lite, at equal depth.
+"""A small language model trained with plain residuals, mHC and mHC-lite, at equal depth.
 
-The text is Python's own help topics, which every installation ships, read as bytes. The runs share
-seed, data, the sublayers' initial values and the optimizer; what differs is how a sublayer is
-connected. Writes into a folder: losses.json, a monitor's JSONL and report.html for each mHC run.
+The text is Python's own help topics, which every installation ships, read as bytes. Runs of one
+seed share data, the sublayers' initial values and the optimizer; what differs is how a sublayer is
+connected. Writes into a folder: losses.json, losses.svg, and for each run with hyper-connections a
+folder with the monitor's JSONL and report.html.
 
     python examples/train_lm.py --out runs       # minutes on two cores
     python examples/train_lm.py --quick          # seconds, to see that all works
@@ -15,16 +16,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from pydoc_data.topics import topics
+from statistics import mean
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from mhc_ops.monitor import Monitor, read_run, render_page
+from mhc_ops.monitor import Line, Monitor, line_picture, read_run, render_page
 from mhc_ops.nn import ExpandStreams, HyperConnection, StreamHead
 
 CONNECTIONS = ("plain", "mhc", "mhc-lite")
 BYTES = 256
+Losses = dict[str, dict[str, dict[str, Any]]]  # connection, seed, what
 
 
 class Attention(nn.Module):
@@ -108,13 +112,15 @@ def loss_of(model: nn.Module, tokens: Tensor, following: Tensor) -> Tensor:
     return cross_entropy(model(tokens).flatten(0, 1), following.flatten())
 
 
-def train(connection: str, options: argparse.Namespace, tell: Callable[[str], None]) -> list[float]:
-    """One run: the training loss of each step, then as the last entry the validation loss."""
-    torch.manual_seed(options.seed)
+def train(
+    connection: str, seed: int, options: argparse.Namespace, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """One run: the loss of each step, the loss on the held-out text, the number of parameters."""
+    torch.manual_seed(seed)
     model = LanguageModel(connection, options.dim, options.heads, options.blocks, options.context)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.01)
     training, validation = load_text()
-    folder = options.out / connection
+    folder = options.out / f"{connection}-{seed}"
     watched = connection != "plain"
     losses = []
     with (
@@ -122,7 +128,7 @@ def train(connection: str, options: argparse.Namespace, tell: Callable[[str], No
         if watched
         else nullcontext() as monitor
     ):
-        source = batches(training, options.batch, options.context, options.seed)
+        source = batches(training, options.batch, options.context, seed)
         for step in range(options.steps):
             warm = min(1.0, (step + 1) / max(1, options.steps // 20))
             rate = options.lr * warm * (0.55 + 0.45 * math.cos(math.pi * step / options.steps))
@@ -135,15 +141,45 @@ def train(connection: str, options: argparse.Namespace, tell: Callable[[str], No
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
-            tell(f"{connection:9} loss {losses[-1]:.3f}")
+            tell(f"{connection:9} seed {seed} loss {losses[-1]:.3f}")
     model.eval()
-    source = batches(validation, options.batch, options.context, options.seed)
+    source = batches(validation, options.batch, options.context, seed=0)  # the same for every run
     with torch.no_grad():
         held_out = [loss_of(model, *next(source)).item() for _ in range(options.validation)]
     if watched:
-        page = render_page(read_run(folder), f"{connection}: {options.blocks} blocks")
+        page = render_page(read_run(folder), f"{connection}: {options.blocks} blocks, seed {seed}")
         (folder / "report.html").write_text(page, encoding="utf-8")
-    return [*losses, sum(held_out) / len(held_out)]
+    size = sum(p.numel() for p in model.parameters())
+    return {"training": losses, "validation": mean(held_out), "parameters": size}
+
+
+def picture(losses: Losses) -> str:
+    """An SVG of the training losses: means over 20 steps and all seeds, within their extremes."""
+    lines = []
+    for colour, (connection, runs) in enumerate(losses.items(), 1):
+        each = [run["training"] for run in runs.values()]
+        starts = range(0, len(each[0]), 20)
+        points = [[mean(losses[i : i + 20]) for losses in each] for i in starts]
+        middle = [(i + min(i + 19, len(each[0]) - 1)) / 2 for i in starts]
+        band = [(min(point), max(point)) for point in points]
+        lines.append(Line(connection, middle, [mean(p) for p in points], colour, band=band))
+    return line_picture(lines, "step", "training loss (nats a byte)")
+
+
+def table(losses: Losses) -> str:
+    """Mean over seeds, and in brackets the lowest and the highest."""
+    rows = ["| connection | parameters | training loss, last 5 % of steps | held-out loss |"]
+    rows.append("|---|---|---|---|")
+    for connection, runs in losses.items():
+        tails = [mean(r["training"][-max(1, len(r["training"]) // 20) :]) for r in runs.values()]
+        held_out = [run["validation"] for run in runs.values()]
+        size = next(iter(runs.values()))["parameters"]
+        rows.append(f"| {connection} | {size:,} | {_spread(tails)} | {_spread(held_out)} |")
+    return "\n".join(rows)
+
+
+def _spread(values: list[float]) -> str:
+    return f"{mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
 
 @contextmanager
@@ -167,29 +203,32 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
-def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
+def main(arguments: list[str] | None = None) -> Losses:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder to write into")
     parser.add_argument("--quick", action="store_true", help="a tiny model, a few steps: seconds")
     parser.add_argument("--only", choices=CONNECTIONS, action="append", help="a run; repeatable")
-    sizes = {"dim": 128, "heads": 4, "blocks": 4, "context": 128, "batch": 16, "steps": 400}
-    for name, size in {**sizes, "every": 10, "validation": 10, "seed": 0}.items():
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    sizes = {"dim": 64, "heads": 4, "blocks": 8, "context": 64, "batch": 16, "steps": 500}
+    for name, size in {**sizes, "every": 10, "validation": 20}.items():
         parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--lr", type=float, default=2e-3)
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update(dim=16, heads=2, blocks=2, context=32, batch=4, steps=12, every=3)
-        options.validation = 2
+        options.validation, options.seeds = 2, options.seeds[:1]
     options.out.mkdir(parents=True, exist_ok=True)
     names = options.only or list(CONNECTIONS)
-    with progress(len(names) * options.steps) as tell:
-        curves = {name: train(name, options, tell) for name in names}
-    (options.out / "losses.json").write_text(json.dumps(curves))
-    for name, (*losses, held_out) in curves.items():
-        tail = losses[-max(1, len(losses) // 20) :]
-        print(f"{name:9} training loss {sum(tail) / len(tail):.4f}, validation {held_out:.4f}")
-    print(f"losses.json and the reports are in {options.out}")
-    return curves
+    losses: Losses = {name: {} for name in names}
+    with progress(len(names) * len(options.seeds) * options.steps) as tell:
+        for seed in options.seeds:
+            for name in names:
+                losses[name][str(seed)] = train(name, seed, options, tell)
+    (options.out / "losses.json").write_text(json.dumps(losses))
+    (options.out / "losses.svg").write_text(picture(losses))
+    print(table(losses))
+    print(f"losses.json, losses.svg and the reports are in {options.out}")
+    return losses
 
 
 if __name__ == "__main__":

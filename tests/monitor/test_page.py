@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mhc_ops.monitor import read_run, render_page
+from mhc_ops.monitor import line_picture, read_run, render_page
 from mhc_ops.monitor.page import line_chart as lines
 from mhc_ops.monitor.page.heat_map import heat_map, matrix
 from mhc_ops.monitor.page.line_chart import Line, line_chart
@@ -207,3 +207,20 @@ def test_scales_have_ticks_within_their_ends(values, options):
 )
 def test_numbers_are_short(value, text):
     assert number(value) == text
+
+
+def test_a_picture_is_a_file_of_its_own():
+    """The chart's elements, a legend of its own, and colours for light and dark."""
+    drawn = [Line("<a & b>", [0, 1, 2], [3.0, 1.0, 2.0], 3, band=[(2, 4), (0, 2), (1, 3)])]
+    drawn.append(Line("gone", [0, 1, 2], [1.0, math.nan, 1.0], 2, thin=True))
+    picture = ElementTree.fromstring(line_picture(drawn, "step", "loss", mark=1.5))
+    within = ElementTree.fromstring(
+        line_chart(drawn, "step", "loss", mark=1.5).partition("<div")[0]
+    )
+    here = "{http://www.w3.org/2000/svg}"
+    for element in ("polyline", "polygon", "circle"):
+        assert [node.attrib for node in picture.iter(here + element)] == [
+            node.attrib for node in within.iter(element)
+        ]
+    assert {"<a & b>", "gone"} <= {node.text for node in picture.iter(here + "text")}
+    assert "prefers-color-scheme: dark" in picture.find(f"{here}style").text

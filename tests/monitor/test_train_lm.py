@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -22,27 +23,43 @@ def example():
 
 
 def test_quick(example, tmp_path, capsys):
-    curves = example.main(["--quick", "--out", str(tmp_path)])
-    assert list(curves) == ["plain", "mhc", "mhc-lite"]
-    assert json.loads((tmp_path / "losses.json").read_text()) == curves
-    for losses in curves.values():
-        assert len(losses) == 13
-        assert losses[-1] < losses[0]
+    losses = example.main(["--quick", "--out", str(tmp_path)])
+    assert list(losses) == ["plain", "mhc", "mhc-lite"]
+    assert json.loads((tmp_path / "losses.json").read_text()) == losses
+    first = {name: runs["0"]["training"] for name, runs in losses.items()}
+    for name, training in first.items():
+        assert len(training) == 12
+        assert losses[name]["0"]["validation"] < training[0]
     for name in ("mhc", "mhc-lite"):
-        assert curves[name][0] == pytest.approx(curves["plain"][0], abs=1e-3)
-        run = read_run(tmp_path / name)
+        assert first[name][0] == pytest.approx(first["plain"][0], abs=1e-3)
+        assert first[name] != first["plain"]
+        run = read_run(tmp_path / f"{name}-0")
         assert [s.step for s in run.steps] == [0, 3, 6, 9]
         assert len(run.steps[0].layers) == 4
         for step in run.steps:
-            assert step.values["loss"] == pytest.approx(curves[name][step.step], rel=1e-6)
-        assert (tmp_path / name / "report.html").stat().st_size > 10_000
-    assert "plain     training loss" in capsys.readouterr().out
+            assert step.values["loss"] == pytest.approx(first[name][step.step], rel=1e-6)
+        assert (tmp_path / f"{name}-0" / "report.html").stat().st_size > 10_000
+    held_out = losses["plain"]["0"]["validation"]
+    row = f"| {held_out:.4f} ({held_out:.4f} to {held_out:.4f}) |"
+    assert row in capsys.readouterr().out.splitlines()[-4]
+    picture = ElementTree.parse(tmp_path / "losses.svg").getroot()
+    shown = [node.text for node in picture.iter() if node.tag.endswith("text")]
+    assert {"plain", "mhc", "mhc-lite", "step"} <= set(shown)
+
+
+def test_seeds_share_nothing_but_the_held_out_text(example, tmp_path):
+    run = ["--quick", "--only", "plain", "--out"]
+    one = example.main([*run, str(tmp_path / "1"), "--seeds", "1"])["plain"]["1"]
+    again = example.main([*run, str(tmp_path / "1"), "--seeds", "1"])["plain"]["1"]
+    other = example.main([*run, str(tmp_path / "2"), "--seeds", "2"])["plain"]["2"]
+    assert one == again
+    assert one["training"] != other["training"]
 
 
 def test_plain_lines_without_rich(example, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich.progress", None)
     example.main(["--quick", "--only", "plain", "--out", str(tmp_path)])
-    assert "12/12 plain     loss" in capsys.readouterr().out
+    assert "12/12 plain     seed 0 loss" in capsys.readouterr().out
 
 
 def test_the_model_looks_at_no_later_byte(example):

@@ -5,6 +5,7 @@ from html import escape
 from typing import NamedTuple
 
 from .scales import Scale, scale_of
+from .style import CSS
 from .svg import number, tag, text
 
 WIDTH, HEIGHT = 560, 300
@@ -40,6 +41,65 @@ def line_chart(
 
     Points that are not finite, and those below a log axis, are left out and counted under it.
     """
+    drawn = _draw(lines, x_label, y_label, log, least_span, mark, names)
+    legend = "".join(
+        tag("span", tag("i", class_=f"key {_look(line)}") + escape(line.name)) for line in lines
+    )
+    note = (
+        tag("span", f"{drawn.hidden} points not drawn (zero, NaN or infinite)", class_="warn")
+        if drawn.hidden
+        else ""
+    )
+    return drawn.svg("") + tag("div", legend + note, class_="legend")
+
+
+def line_picture(
+    lines: Sequence[Line],
+    x_label: str,
+    y_label: str,
+    *,
+    log: bool = False,
+    mark: float | None = None,
+) -> str:
+    """The same as an SVG file of its own, light or dark as its reader's system.
+
+    Args:   lines: at least one, each with a point or more; names and labels are plain text.
+            log: whether the y axis is logarithmic. mark: a value with a horizontal line.
+    """
+    drawn = _draw(lines, x_label, y_label, log, 0.0, mark, ())
+    parts = [tag("style", escape(CSS)), tag("rect", width=WIDTH, height=HEIGHT, class_="paper")]
+    for row, line in enumerate(lines):
+        y = TOP + 12.0 + 18 * row
+        key = tag("line", x1=WIDTH - 160, x2=WIDTH - 136, y1=y, y2=y, class_=f"line {_look(line)}")
+        parts += [key, text(line.name, WIDTH - 128, y + 4, "label", "start")]
+    return drawn.svg("".join(parts), xmlns="http://www.w3.org/2000/svg") + "\n"
+
+
+class _Drawing(NamedTuple):
+    parts: list[str]
+    label: str
+    hidden: int
+
+    def svg(self, more: str, **attributes: str) -> str:
+        return tag(
+            "svg",
+            [more, *self.parts],
+            viewBox=f"0 0 {WIDTH} {HEIGHT}",
+            role="img",
+            aria_label=self.label,
+            **attributes,
+        )
+
+
+def _draw(
+    lines: Sequence[Line],
+    x_label: str,
+    y_label: str,
+    log: bool,
+    least_span: float,
+    mark: float | None,
+    names: Sequence[str],
+) -> _Drawing:
     values = [y for line in lines for y in line.ys]
     values += [v for line in lines for pair in line.band for v in pair]
     y = scale_of(values + ([] if mark is None else [mark]), log=log, least_span=least_span)
@@ -54,27 +114,11 @@ def line_chart(
     for line in lines:
         hidden += sum(not y.shows(v) for v in line.ys)
         parts.append(plot.line(line, names))
-    figure = tag(
-        "svg",
-        parts,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_label=f"{y_label} over {x_label}",
-    )
-    legend = "".join(
-        tag(
-            "span",
-            tag("i", class_=f"key s{line.colour}{' thin' if line.thin else ''}")
-            + escape(line.name),
-        )
-        for line in lines
-    )
-    note = (
-        tag("span", f"{hidden} points not drawn (zero, NaN or infinite)", class_="warn")
-        if hidden
-        else ""
-    )
-    return figure + tag("div", legend + note, class_="legend")
+    return _Drawing(parts, f"{y_label} over {x_label}", hidden)
+
+
+def _look(line: Line) -> str:
+    return f"s{line.colour}{' thin' if line.thin else ''}"
 
 
 class _Plot(NamedTuple):
@@ -120,7 +164,7 @@ class _Plot(NamedTuple):
                 pieces[-1].append((self.x(x), self.y(y), index))
             elif pieces[-1]:
                 pieces.append([])
-        look = f"s{line.colour}{' thin' if line.thin else ''}"
+        look = _look(line)
         parts = [self._band(line)] if line.band else []
         for piece in pieces:
             points = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in piece)
