@@ -20,7 +20,7 @@ def open_writer(folder: Path, wanted: bool | None) -> Any:
             return None
         raise UnsupportedError(
             "Monitor: tensorboard=True needs the package tensorboard; install it with: "
-            "pip install tensorboard, or leave the argument out for the JSONL alone."
+            "pip install 'mhc-ops[monitor]', or leave the argument out for the JSONL alone."
         ) from None
     return SummaryWriter(log_dir=str(folder))
 
