@@ -203,7 +203,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
-def main(arguments: list[str] | None = None) -> Losses:
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs"), help="folder to write into")
     parser.add_argument("--quick", action="store_true", help="a tiny model, a few steps: seconds")
@@ -217,6 +217,11 @@ def main(arguments: list[str] | None = None) -> Losses:
     if options.quick:
         vars(options).update(dim=16, heads=2, blocks=2, context=32, batch=4, steps=12, every=3)
         options.validation, options.seeds = 2, options.seeds[:1]
+    return options
+
+
+def main(arguments: list[str] | None = None) -> Losses:
+    options = options_of(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     names = options.only or list(CONNECTIONS)
     losses: Losses = {name: {} for name in names}

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from mhc_ops.nn import HyperConnectionStack
 
 from .test_stack import OPTIONS, draw, make, same_bits, with_weights
-from .unfused import gradients
+from .unfused import gradients, upstream_of
 
 TOKENS, STREAMS, DIM, SUBLAYERS = 6, 4, 1024, 8
 
@@ -93,6 +93,66 @@ def test_inside_a_checkpoint(options, k):
     got = checkpoint(stack, x, use_reentrant=False)
     assert torch.equal(got, want)
     same_bits(gradients(got, stack, x), gradients(want, plain, x))
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_checkpoint_in_a_compiled_graph(k):
+    stack, x = make(k), draw(6, 4, 8, dtype=torch.float32)
+    run = torch.compile(
+        lambda x: checkpoint(stack, x, use_reentrant=False), fullgraph=True, backend="aot_eager"
+    )
+    got, want = run(x), stack(x)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    for a, b in zip(gradients(got, stack, x), gradients(want, stack, x), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_reentrant_checkpoint_draws_the_same_dropout(k):
+    stack, x = make(k, dropout=0.2), draw(6, 4, 8, dtype=torch.float32)
+    torch.manual_seed(1)
+    want = stack(x)
+    wanted = gradients(want, stack, x)
+    torch.manual_seed(1)
+    got = checkpoint(stack, x, use_reentrant=True)
+    assert torch.equal(got, want)
+    before = torch.get_rng_state()
+    got.backward(upstream_of(got))
+    assert torch.equal(torch.get_rng_state(), before)
+    same_bits([p.grad for p in (x, *stack.parameters())], wanted)
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+def test_autocast_in_a_compiled_graph():
+    """A sublayer in bfloat16 beside streams in float32, which stay so."""
+    stack, x = make(2), draw(6, 4, 8, dtype=torch.float32)
+    compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", torch.bfloat16):
+        got, want = compiled(x), stack(x)
+    assert got.dtype == torch.float32
+    assert not torch.equal(want, stack(x))
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    for a, b in zip(gradients(got, stack, x), gradients(want, stack, x), strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("way", ["drawn anew", "assigned"])
+def test_a_stack_made_on_the_meta_device(way):
+    with torch.device("meta"):
+        stack = HyperConnectionStack([nn.Linear(8, 8) for _ in range(5)], 8, 4, recompute_every=2)
+        assert stack(torch.empty(3, 4, 8)).shape == (3, 4, 8)
+    if way == "assigned":
+        filled = HyperConnectionStack([nn.Linear(8, 8) for _ in range(5)], 8, 4)
+        stack.load_state_dict(filled.state_dict(), strict=True, assign=True)
+    else:
+        stack.to_empty(device="cpu")
+        for module in stack.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        filled = HyperConnectionStack(stack.sublayers, connections=stack.connections)
+    x = draw(6, 4, 8, dtype=torch.float32)
+    same_bits(gradients(stack(x), stack, x), gradients(filled(x), filled, x))
 
 
 @pytest.mark.parametrize("k", [1, 3])

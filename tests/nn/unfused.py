@@ -80,6 +80,10 @@ def disturb(module, seed=0):
 
 def gradients(output, module, *inputs, seed=7):
     """Gradients of inputs and parameters under a random upstream gradient."""
+    return torch.autograd.grad(output, [*inputs, *module.parameters()], upstream_of(output, seed))
+
+
+def upstream_of(output, seed=7):
+    """A random gradient of the output."""
     generator = torch.Generator().manual_seed(seed)
-    upstream = torch.randn(output.shape, generator=generator).to(output.dtype)
-    return torch.autograd.grad(output, [*inputs, *module.parameters()], upstream)
+    return torch.randn(output.shape, generator=generator).to(output.dtype)
