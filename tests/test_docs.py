@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
         "docs/pre.md",
         "docs/conventions.md",
         "docs/transformers.md",
+        "docs/train_lm.md",
     ],
 )
 def test_examples_run(page):

@@ -231,7 +231,10 @@ class HyperConnection(Float32Module):
     @property
     def sinkhorn_options(self) -> dict[str, Any]:
         """The keyword arguments of `sinkhorn`, for residual="sinkhorn" alone."""
-        return self._sinkhorn_numbers()._asdict() if self.residual == "sinkhorn" else {}
+        if self.residual != "sinkhorn":
+            return {}
+        # Not _asdict: Dynamo of torch 2.7 does not trace it.
+        return dict(zip(SinkhornNumbers._fields, self._sinkhorn_numbers(), strict=True))
 
     def flat_options(self) -> tuple[Any, ...]:
         """The options of torch.ops.mhc.post_pre_forward: six of pre, five of sinkhorn, impl."""

@@ -39,10 +39,13 @@ class PreSizes(NamedTuple):
     R: int  # rows of the residual block: N*N, N! or 0
     F: int  # rows of phi: 2N + R
 
-    @property
-    def h_res_tail(self) -> tuple[int, ...]:
-        """What follows `lead` in h_res; at N = 1 the matrix form."""
-        return (self.N, self.N) if self.R == self.N * self.N else (self.R,)
+
+def h_res_tail(sizes: PreSizes) -> tuple[int, ...]:
+    """What follows `lead` in h_res; at N = 1 the matrix form.
+
+    No property of the sizes: Dynamo of torch 2.7 does not trace one of a NamedTuple.
+    """
+    return (sizes.N, sizes.N) if sizes.R == sizes.N * sizes.N else (sizes.R,)
 
 
 class PreNumbers(NamedTuple):
@@ -139,7 +142,7 @@ def check_backward(
         )
     else:
         # At N = 1 both forms hold one number a token, and either shape is taken.
-        flat = sizes.h_res_tail == (sizes.R,) or (sizes.N == 1 and grad_h_res.dim() == x.dim() - 1)
+        flat = h_res_tail(sizes) == (sizes.R,) or (sizes.N == 1 and grad_h_res.dim() == x.dim() - 1)
         shape = ("..", "R") if flat else ("..", "N", "N")
         contract.check(residual, grad_h_res, shape, single)
     for name, saved, tail in (
@@ -174,7 +177,7 @@ def forward_layout(sizes: PreSizes, x: Tensor, phi: Tensor) -> MhcPreForward:
     fields: Any = (
         ((*lead, sizes.D), x.dtype),
         ((*lead, n), single),
-        ((*lead, *sizes.h_res_tail), single) if sizes.R else None,
+        ((*lead, *h_res_tail(sizes)), single) if sizes.R else None,
         (lead, single),
         ((*lead, sizes.F), single),
         ((*lead, n), single),
