@@ -44,8 +44,8 @@ FORMS = {"unpatched": restore, "patched": accelerate}
 SECONDS = 60.0  # for the repetitions of a row, beyond the first three
 
 
-def main() -> int:
-    options = _options()
+def main(arguments: list[str] | None = None) -> int:
+    options = _options(arguments)
     torch.set_num_threads(options.threads)
     rows = []
     for dtype in options.dtypes:
@@ -61,7 +61,7 @@ def main() -> int:
     return 0
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hidden", type=int, default=1024, help="a multiple of 256")
     parser.add_argument("--layers", type=int, default=4)
@@ -71,7 +71,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--page", action="store_true", help="write docs/performance.md")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def build(options: argparse.Namespace, dtype: str) -> nn.Module:

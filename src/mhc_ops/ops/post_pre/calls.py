@@ -98,8 +98,8 @@ class PostPreBackwardCall(NamedTuple):
 
 def flat_options(numbers: PreNumbers, sinkhorn: SinkhornNumbers | None, impl: Impl) -> Any:
     """The options as the registered operators take them."""
-    of_sinkhorn = (None, *SinkhornNumbers()[1:]) if sinkhorn is None else sinkhorn
-    return (*numbers, *of_sinkhorn, impl.value)
+    num_iters, *others = SinkhornNumbers() if sinkhorn is None else sinkhorn
+    return (*numbers, None if sinkhorn is None else num_iters, *others, impl.value)
 
 
 def _options(values: Any) -> Options:

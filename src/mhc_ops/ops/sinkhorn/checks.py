@@ -83,7 +83,8 @@ def of_rows(numbers: SinkhornNumbers, convention: Convention | None) -> Sinkhorn
     if convention is None or convention.res_rows == "from_to":
         return numbers
     other = "rows_last" if numbers.order == "columns_last" else "columns_last"
-    return numbers._replace(order=other)
+    num_iters, eps, eps_mode, _, temperature = numbers  # not _replace: torch 2.7 cannot trace it
+    return SinkhornNumbers(num_iters, eps, eps_mode, other, temperature)
 
 
 def check_forward(logits: Tensor, op: str = "sinkhorn_forward") -> SinkhornSizes:
