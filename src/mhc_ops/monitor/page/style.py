@@ -28,7 +28,8 @@ figure svg { display: block; width: 100%; height: auto; }
 .maps figure { padding: 10px; } .maps h3 { font-size: 12px; margin: 0 0 2px; overflow: hidden;
   text-overflow: ellipsis; white-space: nowrap; }
 svg.bar { width: 300px; max-width: 100%; display: block; margin: 0 0 10px; }
-text { fill: var(--soft); font-size: 11.5px; } text.label { fill: var(--ink); font-size: 12.5px; }
+text { fill: var(--soft); font-size: 11.5px; font-family: system-ui, "Segoe UI", sans-serif; }
+text.label { fill: var(--ink); font-size: 12.5px; }
 text.inside { fill: #f6f4ee; font-size: 10.5px; } text.inside.dark { fill: #1b1d22; }
 text.turned { writing-mode: vertical-rl; }
 .grid { stroke: var(--grid); } .axis { stroke: var(--axis); }
