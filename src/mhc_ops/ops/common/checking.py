@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ...errors import ArgumentError, DeviceError, DtypeError, ShapeError
 from ...types import Impl
@@ -117,6 +118,10 @@ def check_out(op: str, out: Sequence[Tensor | None], layout: Any, x: Tensor) -> 
 def check_target(op: str, name: str, given: Tensor, expected: Any, x: Tensor) -> None:
     """Check one tensor to write into against its (shape, dtype)."""
     check_is_tensor(op, name, given)
+    if is_traceable_wrapper_subclass(given):
+        raise ArgumentError(
+            f"{op}: {name} must be a plain tensor, got a {type(given).__name__}; leave it out."
+        )
     shape, dtype = expected
     if tuple(given.shape) != tuple(shape):
         raise ShapeError(f"{op}: {name} must be {list(shape)}, got {list(given.shape)}.")

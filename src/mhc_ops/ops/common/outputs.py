@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ...errors import UnsupportedError
 from . import memory
@@ -76,6 +77,12 @@ def refuse_out(op: str, *inputs: Tensor | None) -> None:
         raise UnsupportedError(
             f"{op}: out= reads no lazily negated input; give that tensor's .resolve_neg()."
         )
+    for t in inputs:
+        if isinstance(t, Tensor) and is_traceable_wrapper_subclass(t):
+            raise UnsupportedError(
+                f"{op}: out= writes where plain tensors lie, but an input is a {type(t).__name__}; "
+                f"leave out= away, or call on its local tensor."
+            )
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         raise UnsupportedError(
             f"{op}: out= does not record gradients, but an input requires grad; "

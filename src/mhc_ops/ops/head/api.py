@@ -60,7 +60,7 @@ def stream_head_forward(
     Source: DeepSeek-V4's hc_head.
     """
     op = "stream_head_forward"
-    numbers = _numbers(op, norm_eps, eps, convention)
+    numbers = head_numbers(op, norm_eps, eps, convention)
     parse_impl(op, impl)
     layout = plan_forward(op, (x, fn, base, scale))
     targets = None
@@ -69,7 +69,7 @@ def stream_head_forward(
         check_out(op, out, layout, x)
         h, inv_rms, _, h_pre = out
         targets = (h, None, None, inv_rms, None, h_pre)
-    fwd = mhc_pre_forward(x, *_as_pre(fn, base, scale), impl=impl, out=targets, **numbers)
+    fwd = mhc_pre_forward(x, *as_pre(fn, base, scale), impl=impl, out=targets, **numbers)
     h_mix = fwd.h_mix[..., : x.shape[-2]].contiguous()
     result = StreamHeadForward(fwd.h_in, fwd.inv_rms, h_mix, fwd.h_pre)
     return result if out is None else StreamHeadForward(*hand_over(result, out))
@@ -106,7 +106,7 @@ def stream_head_backward(
     Raises: as stream_head_forward.
     """
     op = "stream_head_backward"
-    numbers = _numbers(op, NORM_EPS, eps, convention)
+    numbers = head_numbers(op, NORM_EPS, eps, convention)
     parse_impl(op, impl)
     flags = parse_wanted(op, wanted, StreamHeadBackward._fields)
     tensors = (x, fn, scale, grad_h, inv_rms, h_mix, h_pre)
@@ -117,7 +117,7 @@ def stream_head_backward(
         check_out(op, out, layout, x)
         targets = (out[0], None, None, None, None)
     kept = [name for name, flag in zip(("x", "phi", "bias", "alpha"), flags, strict=True) if flag]
-    phi, alpha, _ = _as_pre(fn, fn.new_zeros(len(fn)), scale)
+    phi, alpha, _ = as_pre(fn, fn.new_zeros(len(fn)), scale)
     none = torch.zeros_like(h_pre)
     mix = torch.cat([h_mix, none], -1)
     grads = mhc_pre_backward(
@@ -157,7 +157,7 @@ def stream_head(
 
     Returns: h [.., D] as x. Second derivatives are exact.
     """
-    numbers = _numbers("stream_head", norm_eps, eps, convention)
+    numbers = head_numbers("stream_head", norm_eps, eps, convention)
     if fn is None and base is None and scale is None:
         check_streams("stream_head", x)
         if parse_impl("stream_head", impl) in (Impl.CPU, Impl.TRITON):
@@ -175,12 +175,12 @@ def stream_head(
         )
     parse_impl("stream_head", impl)
     plan_forward("stream_head", (x, fn, base, scale))
-    pre: Any = mhc_pre(x, *_as_pre(fn, base, scale), impl=impl, **numbers)
+    pre: Any = mhc_pre(x, *as_pre(fn, base, scale), impl=impl, **numbers)
     h: Tensor = pre.h_in
     return h
 
 
-def _numbers(op: str, norm_eps: float, eps: float, convention: Convention | None) -> dict[str, Any]:
+def head_numbers(op: str, norm_eps: float, eps: float, convention: Convention | None) -> dict[str, Any]:
     """The keyword arguments of mhc_pre that give these gates."""
     check_norm_eps(op, norm_eps)
     check_finite(op, eps=eps)
@@ -192,7 +192,7 @@ def _numbers(op: str, norm_eps: float, eps: float, convention: Convention | None
     return {"norm_eps": norm_eps, "hc_eps": eps, "convention": convention}
 
 
-def _as_pre(fn: Tensor, base: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def as_pre(fn: Tensor, base: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """phi, alpha and bias of an MhcPre without residual part, whose post part is idle."""
     return (
         torch.cat([fn, torch.zeros_like(fn)]),

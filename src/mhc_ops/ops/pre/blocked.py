@@ -35,21 +35,21 @@ def forward(
     gamma: Tensor | None,
     numbers: PreNumbers,
     out: MhcPreForward,
+    reduced: tuple[Tensor, Tensor] | None = None,
 ) -> None:
+    """Fill `out`. reduced: the sums of `token_sums` over all channels where x holds some of them."""
     n, residual = sizes.N, sizes.R
-    folded = _phi_operand(phi, gamma, numbers)
+    folded = _phi_operand(phi, gamma, numbers) if reduced is None else phi
     gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
     flat = MhcPreForward(*(None if t is None else rows(t, sizes.T) for t in out))  # type: ignore[arg-type]  # an absent h_res
     for tokens, _ in blocks(sizes.T, x.device):
         count = tokens.stop - tokens.start
         xb = _take(x, tokens, sizes, phi.dtype)  # [rows, N, D]
-        operand = xb.flatten(1)
-        inv_rms = inv_root(_mean_square(operand), numbers.norm_eps, numbers.norm_eps_outside).to(
-            phi.dtype
-        )
-        if numbers.hf32:
-            operand = round_hf32(operand if gamma is None else operand * gamma.flatten())
-        h_mix = rows_matmul(operand, folded)
+        if reduced is None:
+            mean_sq, h_mix = _mean_square(xb), _projection(xb, folded, gamma, numbers)
+        else:
+            mean_sq, h_mix = (_take(t, tokens, sizes, t.dtype) for t in reduced)
+        inv_rms = inv_root(mean_sq, numbers.norm_eps, numbers.norm_eps_outside).to(phi.dtype)
         z = (h_mix * inv_rms[:, None]).mul_(gains).add_(bias)  # [rows, F]
         h_pre = torch.sigmoid(z[:, :n]).add_(numbers.hc_eps)
         h_in = h_pre[:, 0, None] * xb[:, 0]
@@ -64,6 +64,31 @@ def forward(
         flat.h_post[tokens] = h_post[:count]
         if flat.h_res is not None and residual:
             flat.h_res[tokens] = z[:count, 2 * n :]
+
+
+def token_sums(
+    sizes: PreSizes, x: Tensor, phi: Tensor, gamma: Tensor | None, numbers: PreNumbers
+) -> tuple[Tensor, Tensor]:
+    """What the gates need of x's channels: the mean square [..] in float64, and h_mix [.., F]."""
+    folded = _phi_operand(phi, gamma, numbers)
+    means = x.new_empty(sizes.T, dtype=_wide(x))
+    mixes = phi.new_empty(sizes.T, sizes.F)
+    for tokens, _ in blocks(sizes.T, x.device):
+        count = tokens.stop - tokens.start
+        xb = _take(x, tokens, sizes, phi.dtype)
+        means[tokens] = _mean_square(xb)[:count]
+        mixes[tokens] = _projection(xb, folded, gamma, numbers)[:count]
+    return means.view(sizes.lead), mixes.view(*sizes.lead, sizes.F)
+
+
+def gate_slopes(sizes: PreSizes, x: Tensor, grad_h_in: Tensor, dtype: torch.dtype) -> Tensor:
+    """The gradient of h_pre [.., N] that comes through h_in, summed over the channels of x."""
+    slopes = x.new_empty(sizes.T, sizes.N, dtype=dtype)
+    for tokens, _ in blocks(sizes.T, x.device):
+        xb = _take(x, tokens, sizes, dtype)
+        grad_h = _take(grad_h_in, tokens, sizes, dtype)[:, None]
+        slopes[tokens] = (xb * grad_h).sum(-1)[: tokens.stop - tokens.start]
+    return slopes.view(*sizes.lead, sizes.N)
 
 
 def backward(
@@ -82,8 +107,13 @@ def backward(
     grad_x_post: Tensor | None,
     numbers: PreNumbers,
     out: MhcPreBackward,
+    reduced: tuple[int, Tensor] | None = None,
 ) -> None:
+    """Fill `out`. reduced: where x holds some of the channels, the number of all of them and
+    `gate_slopes` summed over all.
+    """
     n, d = sizes.N, sizes.D
+    channels = d if reduced is None else reduced[0]
     sums = _ParameterSums(sizes, phi, alpha, gamma, numbers, out)
     folded = _phi_operand(phi, gamma, numbers)
     gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
@@ -100,7 +130,13 @@ def backward(
         s = pre - numbers.hc_eps
 
         a = xb.new_zeros(len(xb), sizes.F)
-        a[:, :n] = (xb * grad_h).sum(-1) * s * (1 - s)
+        a[:, :n] = (
+            (xb * grad_h).sum(-1)
+            if reduced is None
+            else _take(reduced[1], tokens, sizes, phi.dtype)
+        )
+        a[:, :n] *= s
+        a[:, :n] *= 1 - s
         a[:, n : 2 * n] = _take(grad_h_post, tokens, sizes, phi.dtype) * p
         a[:, n : 2 * n] *= 1 - p / numbers.post_scale
         if grad_h_res is not None:
@@ -125,7 +161,7 @@ def backward(
         if unfolded_gamma is not None:
             u = u * unfolded_gamma
         xb *= rms_slope(inv, numbers.norm_eps, numbers.norm_eps_outside)[..., None]
-        of_rms = (m * w).sum(-1, keepdim=True) * inv / (n * d)
+        of_rms = (m * w).sum(-1, keepdim=True) * inv / (n * channels)
         u = u.addcmul_(grad_h, pre[..., None]).addcmul_(xb, of_rms[..., None], value=-1)
         if grad_x_post is not None:
             u += _take(grad_x_post, tokens, sizes, phi.dtype)
@@ -202,8 +238,19 @@ def _take(t: Tensor, tokens: slice, sizes: PreSizes, dtype: torch.dtype) -> Tens
     return take(t, tokens, sizes.lead, dtype, TILE)
 
 
+def _projection(x: Tensor, folded: Tensor, gamma: Tensor | None, numbers: PreNumbers) -> Tensor:
+    """h_mix [rows, F] of a block [rows, N, D]."""
+    operand = x.flatten(1)
+    if numbers.hf32:
+        operand = round_hf32(operand if gamma is None else operand * gamma.flatten())
+    return rows_matmul(operand, folded)
+
+
 def _mean_square(x: Tensor) -> Tensor:
-    """Mean of x^2 along the rows of [rows, N*D], in float64 unless on MPS, which has none."""
-    wide = torch.float32 if x.device.type == "mps" else torch.float64
-    norm: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=wide)
-    return norm.square() / x.shape[1]
+    """Mean of x^2 over a block's [rows, N, D], in float64 unless on MPS, which has none."""
+    norm: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=_wide(x))
+    return norm.square() / (x.shape[1] * x.shape[2])
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.device.type == "mps" else torch.float64

@@ -1,0 +1,91 @@
+"""Pools of gloo processes that run a test's function on every rank.
+
+Starting a process costs seconds, so the tests of a session share one pool for each number of ranks.
+"""
+
+import os
+import tempfile
+import traceback
+import warnings
+from datetime import timedelta
+from multiprocessing import get_context
+
+PATIENCE = 120  # seconds for one function on all ranks, on a loaded machine
+
+
+def _serve(rank, world, store, pipe):
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    # The wildcard address would be looked up; every process of the pool is on this machine.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=PATIENCE),
+    )
+    import mhc_ops.distributed  # noqa: F401  # registers the sharding rules
+
+    warnings.simplefilter("error")
+    pipe.send(("ready", None))
+    while True:
+        job = pipe.recv()
+        if job is None:
+            break
+        function, args = job
+        try:
+            pipe.send(("result", function(rank, world, *args)))
+        except BaseException:
+            pipe.send(("error", traceback.format_exc()))
+    dist.destroy_process_group()
+
+
+class Pool:
+    """`world` processes; run(function, *args) gives what function(rank, world, *args) returns."""
+
+    def __init__(self, world):
+        context = get_context("spawn")
+        self.world = world
+        self.folder = tempfile.TemporaryDirectory()
+        self.pipes, self.members = [], []
+        for rank in range(world):
+            ours, theirs = context.Pipe()
+            member = context.Process(
+                target=_serve, args=(rank, world, f"{self.folder.name}/store", theirs), daemon=True
+            )
+            member.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.members.append(member)
+        self._gather()
+
+    def run(self, function, *args):
+        for pipe in self.pipes:
+            pipe.send((function, args))
+        return self._gather()
+
+    def _gather(self):
+        results = []
+        for rank, pipe in enumerate(self.pipes):
+            if not pipe.poll(PATIENCE):
+                raise AssertionError(f"rank {rank} of {self.world} gave no answer")
+            kind, value = pipe.recv()
+            if kind == "error":
+                raise AssertionError(f"rank {rank} of {self.world}:\n{value}")
+            results.append(value)
+        return results
+
+    def close(self):
+        for pipe, member in zip(self.pipes, self.members, strict=True):
+            try:
+                pipe.send(None)
+                member.join(5)
+            except OSError:
+                pass
+            if member.is_alive():
+                member.kill()
+                member.join()
+        self.folder.cleanup()
