@@ -1,6 +1,7 @@
 """Pools of gloo processes that run a test's function on every rank.
 
-Starting a process costs seconds, so the tests of a session share one pool for each number of ranks.
+Importing torch costs seconds, so all processes are forked from a server that has done so, and the
+tests of a session share one pool for each number of ranks.
 """
 
 import os
@@ -10,6 +11,13 @@ import warnings
 from datetime import timedelta
 from multiprocessing import get_context
 
+PRELOADED = [
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.parallel",
+    "torch.testing",
+    "mhc_ops.distributed",
+]
 PATIENCE = 120  # seconds for one function on all ranks, on a loaded machine
 
 
@@ -47,7 +55,8 @@ class Pool:
     """`world` processes; run(function, *args) gives what function(rank, world, *args) returns."""
 
     def __init__(self, world):
-        context = get_context("spawn")
+        context = get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
         self.world = world
         self.folder = tempfile.TemporaryDirectory()
         self.pipes, self.members = [], []

@@ -17,7 +17,7 @@ KINDS = {
     "all_to_all_single": "all_to_all",
     "send": "send",
 }
-IGNORED = ("wait_tensor", "recv_", "monitored_barrier_", "barrier")
+IGNORED = ("wait_tensor", "_wrap_tensor_autograd", "recv_", "monitored_barrier_", "barrier")
 
 
 class _Counting(TorchDispatchMode):

@@ -174,9 +174,9 @@ def _writes(flat: Sequence[Any]) -> list[Write]:
 
 
 def _token(grads: Sequence[Tensor | None]) -> Tensor:
-    """A number that is not there before the first of the gradients is."""
+    """A number that a traced graph cannot have before the first of the gradients is there."""
     first = next(g for g in grads if g is not None)
-    return first[:1, :1].sum()
+    return first[:1, :1].sum() if torch.compiler.is_compiling() else first.new_zeros(())
 
 
 def _rebuild(
