@@ -1,0 +1,87 @@
+"""FSDP2 for a model with mHC: its parameters stay float32 whatever the model's policy is."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+from ..errors import ArgumentError
+from ..nn.parameters import Float32Module
+
+_FLOAT32 = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+_DEFAULT = MixedPrecisionPolicy()
+
+
+def shard_model(
+    model: nn.Module,
+    *,
+    mesh: DeviceMesh,
+    blocks: Iterable[nn.Module] = (),
+    mp_policy: MixedPrecisionPolicy = _DEFAULT,
+    **options: Any,
+) -> FSDPModule:
+    """Apply FSDP2's fully_shard to a model with mHC modules, in place.
+
+    Same as::
+
+        for module in every HyperConnection and StreamHead:
+            fully_shard(module, mesh=mesh, reshard_after_forward=False,
+                        mp_policy=MixedPrecisionPolicy(reduce_dtype=float32, no casts))
+        for module in (*blocks, model):
+            fully_shard(module, mesh=mesh, mp_policy=mp_policy, **options)
+
+    and each block gathers the parameters of its mHC modules before its forward, so that `pre` and
+    `post` called by hand and a HyperConnectionStack work too.
+
+    mHC parameters are sharded, gathered and reduced as they are stored, float32, and neither they
+    nor the streams are cast: the operators take no other parameters. They stay gathered from the
+    forward to the end of the backward (4 F N D bytes a sublayer), which spares a second gather of
+    so few bytes. All parameters are DTensors of one mesh, for one optimizer and one checkpoint.
+
+    Args:
+        model: with parallelize_module applied before, if at all.
+        mesh: the data-parallel mesh, or a part of a larger one.
+        blocks: modules inside `model` that are gathered and freed one after the other; a module
+            before the one that holds it.
+        mp_policy: of everything but mHC. options: of fully_shard, for everything but mHC.
+
+    Returns: model, which has become an FSDPModule.
+    Raises: ArgumentError (a ValueError): a block is an mHC module, or not inside the model.
+    """
+    units = [*blocks, model]
+    inside = set(model.modules())
+    for block in units:
+        if isinstance(block, Float32Module):
+            raise ArgumentError(
+                f"shard_model: blocks must hold mHC modules, got a {type(block).__name__} itself; "
+                f"leave it out, it is sharded anyway."
+            )
+        if block not in inside:
+            raise ArgumentError(
+                f"shard_model: blocks must be modules inside the model, got a "
+                f"{type(block).__name__} that is not."
+            )
+    for unit in units:
+        own: list[Any] = [m for m in unit.modules() if isinstance(m, Float32Module)]
+        fresh = [m for m in own if not isinstance(m, FSDPModule) and [*m.parameters(False)]]
+        for module in fresh:
+            fully_shard(module, mesh=mesh, mp_policy=_FLOAT32, reshard_after_forward=False)
+        sharded: Any = fully_shard(unit, mesh=mesh, mp_policy=mp_policy, **options)
+        if fresh:
+            sharded.register_forward_pre_hook(_Gather(fresh))
+    return sharded  # type: ignore[no-any-return]  # the model
+
+
+class _Gather:
+    """A forward hook that gathers the parameters of some modules before any of them is called."""
+
+    def __init__(self, modules: list[FSDPModule]) -> None:
+        self.modules = modules
+
+    @torch._dynamo.disable
+    def __call__(self, *_: Any) -> None:
+        for module in self.modules:
+            module.unshard()

@@ -1,0 +1,71 @@
+"""A small mHC language model, five optimizer steps: one process against every way of spreading it."""
+
+import pytest
+import torch
+
+from . import plans
+from .model import make_model, plain_step, train
+
+WAYS = {
+    "ddp": 2,
+    "fsdp": 2,
+    "fsdp_and_hidden": 4,
+    "hidden": 2,
+    "sequence": 2,
+    "pipeline": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def one_process():
+    """The run of one process in float32, and in float64, the truth."""
+    single = train(plain_step, make_model())
+    truth = train(plain_step, make_model().double())
+    return single, truth
+
+
+def spread(rank, world, way):
+    model, step = getattr(plans, way)(rank, world)
+    return train(step, model, plans.whole)
+
+
+def usual(name, t, rank, way):
+    """A parameter's name and shape in one process."""
+    if way == "pipeline":
+        name = name.replace("blocks.0", f"blocks.{rank}")
+    if name.endswith(("phi", "fn")) and t.dim() == 3:
+        t = t.flatten(1)
+    return name, t
+
+
+def check(found, one, right, what):
+    """No further from float64 than four times one process in float32 is, or one rounding of the
+    largest number around; and every tensor to four digits of its own largest.
+    """
+    rounding = 2**-24 * max(float(t.abs().max()) for t in right.values())
+    for name, t in found.items():
+        error = float((t - right[name]).abs().max())
+        single = float((one[name] - right[name]).abs().max())
+        assert error <= 4 * max(single, rounding), (what, name, error, single)
+        assert error <= 1e-4 * float(right[name].abs().max()), (what, name, error)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training(ranks, one_process, way):
+    single, truth = one_process
+    seen = set()
+    results = ranks.run(WAYS[way], spread, way)
+    for rank, (losses, *tensors) in enumerate(results):
+        for ours, right in zip(losses, truth[0], strict=True):
+            assert abs(ours - right) <= 2**-21 * right  # a few roundings of the mean
+        for found, one, right, what in zip(
+            tensors, single[1:], truth[1:], ("gradients", "parameters"), strict=True
+        ):
+            named = dict(usual(name, t, rank, way) for name, t in found.items())
+            check(named, one, right, f"{way}, rank {rank}, {what}")
+            seen |= named.keys()
+    assert seen == truth[1].keys()
+    if way != "pipeline":  # every rank holds the same whole tensors, to the bit
+        for _, gradients, final in results[1:]:
+            assert all(torch.equal(t, results[0][1][k]) for k, t in gradients.items())
+            assert all(torch.equal(t, results[0][2][k]) for k, t in final.items())
