@@ -85,7 +85,7 @@ class Model(nn.Module):
 
 
 def make_model():
-    """The model with drawn weights, the same in every process; gates away from their initial ties."""
+    """The model with drawn weights, the same in every process; no gate at its initial value."""
     torch.manual_seed(7)
     model = Model()
     for name, p in model.named_parameters():

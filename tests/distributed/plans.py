@@ -19,6 +19,10 @@ from mhc_ops.distributed import HiddenParallel, TokenParallel, pipeline_stage, s
 from .model import BATCH, LAYERS, loss_of, make_model
 
 
+def leave(module):
+    """What `prepare` does to the modules that one would compile: nothing."""
+
+
 def whole(t):
     return t.full_tensor() if isinstance(t, DTensor) else t
 
@@ -37,9 +41,10 @@ def data_parallel_step(model, inputs, targets, rank, ranks):
     return mean / dist.get_world_size()
 
 
-def ddp(rank, world):
+def ddp(rank, world, prepare=leave):
     model = make_model()
     wrapped = DistributedDataParallel(model)
+    prepare(wrapped)
 
     def step(_, inputs, targets):
         return data_parallel_step(wrapped, inputs, targets, rank, world)
@@ -47,9 +52,11 @@ def ddp(rank, world):
     return model, step
 
 
-def fsdp(rank, world):
+def fsdp(rank, world, prepare=leave):
     mesh = init_device_mesh("cpu", (world,))
     model = make_model()
+    for block in model.blocks:
+        prepare(block)
     shard_model(model, mesh=mesh, blocks=model.blocks)
 
     def step(model, inputs, targets):
@@ -58,11 +65,13 @@ def fsdp(rank, world):
     return model, step
 
 
-def fsdp_and_hidden(rank, world):
+def fsdp_and_hidden(rank, world, prepare=leave):
     """Data parallel over one dimension of a 2 x 2 mesh, D over the other."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     model = make_model()
     hidden_plan(model, mesh["tp"])
+    for block in model.blocks:
+        prepare(block)
     shard_model(model, mesh=mesh["dp"], blocks=model.blocks)
 
     def step(model, inputs, targets):
@@ -97,9 +106,11 @@ def hidden_plan(model, mesh):
     return parallelize_module(model, mesh, plan)
 
 
-def hidden(rank, world):
+def hidden(rank, world, prepare=leave):
     mesh = init_device_mesh("cpu", (world,))
     model = hidden_plan(make_model(), mesh)
+    for block in model.blocks:
+        prepare(block)
 
     def step(model, inputs, targets):
         loss = loss_of(local(model(inputs)), targets)
@@ -109,7 +120,7 @@ def hidden(rank, world):
     return model, step
 
 
-def sequence(rank, world):
+def sequence(rank, world, prepare=leave):
     """Streams sharded along the sequence; attention and MLP by heads and columns."""
     mesh = init_device_mesh("cpu", (world,))
     model = make_model()
@@ -133,6 +144,8 @@ def sequence(rank, world):
         }
     parallelize_module(model, mesh, plan)
     distribute_module(model.first.embed, mesh)
+    for block in model.blocks:
+        prepare(block)
 
     def step(model, inputs, targets):
         shared = distribute_tensor(inputs, mesh, [Shard(1)])
@@ -143,9 +156,11 @@ def sequence(rank, world):
     return model, step
 
 
-def pipeline(rank, world):
+def pipeline(rank, world, prepare=leave):
     """Two stages of one block each, 1F1B over four microbatches."""
     model = make_model()
+    for block in model.blocks:
+        prepare(block)
     stage = pipeline_stage(
         [lambda block=block: block for block in model.blocks],
         first=lambda: model.first,

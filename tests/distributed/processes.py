@@ -18,6 +18,12 @@ PRELOADED = [
     "torch.testing",
     "mhc_ops.distributed",
 ]
+# Torch's own: Inductor's imports, Dynamo's tracing of autograd Functions, its look at DTensors.
+OF_TORCH = (
+    "`torch.jit.script_method` is deprecated",
+    ".*should not be instantiated. Methods on autograd functions",
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed",
+)
 PATIENCE = 120  # seconds for one function on all ranks, on a loaded machine
 
 
@@ -38,6 +44,8 @@ def _serve(rank, world, store, pipe):
     import mhc_ops.distributed  # noqa: F401  # registers the sharding rules
 
     warnings.simplefilter("error")
+    for message in OF_TORCH:
+        warnings.filterwarnings("ignore", message)
     pipe.send(("ready", None))
     while True:
         job = pipe.recv()

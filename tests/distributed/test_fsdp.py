@@ -31,7 +31,7 @@ def gradients_of(run, model, rank, world):
 
 
 def mixed_precision(rank, world):
-    """mHC parameters reach the operators, and are reduced, in float32; the rest runs in bfloat16."""
+    """mHC parameters reach the operators and are reduced in float32; the rest is bfloat16."""
     mesh = init_device_mesh("cpu", (world,))
     model = make_model()
     seen = []
@@ -66,7 +66,7 @@ def mixed_precision(rank, world):
 
 
 class Stacked(nn.Module):
-    """The model of model.py with its blocks' sublayers in one stack, or called through pre and post."""
+    """The model of model.py with all sublayers in one stack, or called through pre and post."""
 
     def __init__(self, by_hand, recompute_every=1):
         super().__init__()
@@ -82,9 +82,7 @@ class Stacked(nn.Module):
         x = self.first(inputs)
         if not self.by_hand:
             return self.last(self.stack(x))
-        for connection, sublayer in zip(
-            self.stack.connections, self.stack.sublayers, strict=True
-        ):
+        for connection, sublayer in zip(self.stack.connections, self.stack.sublayers, strict=True):
             h_in, ctx = connection.pre(x)
             x = connection.post(sublayer(h_in), ctx)
         return self.last(x)

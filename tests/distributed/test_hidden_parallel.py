@@ -11,7 +11,7 @@ from mhc_ops.convention import Convention
 from mhc_ops.distributed import hidden_parallel as hidden
 from mhc_ops.errors import ArgumentError
 
-from .drawn import D, F, N, draw, leaves, upstream
+from .drawn import F, N, draw, leaves, upstream
 from .traffic import counted
 
 WHOLE = ("alpha", "bias")  # the same on every rank
@@ -96,8 +96,8 @@ def test_one_rank_is_impl_torch(ranks):
 
 
 def same_bits_and_error(rank, world, dtype):
-    """Gates and gradients of what is replicated: the same bits on every rank, and close to truth."""
-    whole, outputs, mine, found = run_both(rank, world, (3, 41), dtype, {})
+    """Gates and gradients of what is replicated: the same bits everywhere, and close to truth."""
+    whole, outputs, mine, _ = run_both(rank, world, (3, 41), dtype, {})
     x, phi, alpha, bias, gamma = (mine[k] for k in ("x", "phi", "alpha", "bias", "gamma"))
     read = hidden.mhc_pre_sinkhorn(x, phi, alpha, bias, gamma, group=dist.group.WORLD)
     replicated = [read.h_post, read.h_res, alpha.grad, bias.grad]

@@ -29,9 +29,7 @@ def through(t, boundary):
     else:
         h_in, h_post, logits, x = mhc_ops.mhc_pre(t["x"], *parameters)
         h_res = mhc_ops.sinkhorn(logits, num_iters=3)
-        x = mhc_ops.mhc_post(
-            x, h_res, torch.tanh(h_in) + t["h_out"], h_post, bias=t["out_bias"]
-        )
+        x = mhc_ops.mhc_post(x, h_res, torch.tanh(h_in) + t["h_out"], h_post, bias=t["out_bias"])
         h_in2, h_post2, h_res2, x = mhc_ops.mhc_pre_sinkhorn(x, *parameters, num_iters=2)
     head = mhc_ops.stream_head(x, t["phi"][:N], t["bias"][:N], t["alpha"][:1])
     return x, h_in2, h_post2, h_res2, head
@@ -100,7 +98,7 @@ def test_two_mesh_dimensions(ranks):
 
 
 def bare_backward(rank, world):
-    """`wanted` is part of what a rule answers to: the same call with another one is another call."""
+    """`wanted` is part of what a rule answers to: with another one, it is another call."""
     mesh = init_device_mesh("cpu", (world,))
     t = draw(6)
     fwd = mhc_ops.mhc_pre_forward(t["x"], t["phi"], t["alpha"], t["bias"])
@@ -123,7 +121,7 @@ def bare_backward(rank, world):
 
 
 def other_placements(rank, world):
-    """Channels or streams sharded: gathered. A partial sum: reduced first. Few tokens: replicated."""
+    """Channels or streams sharded: gathered. A partial sum: reduced. Few tokens: replicated."""
     mesh = init_device_mesh("cpu", (world,))
     t = draw(6)
     parameters = [t[k] for k in ("phi", "alpha", "bias", "gamma")]
@@ -135,13 +133,15 @@ def other_placements(rank, world):
         assert torch.equal(found.h_in.full_tensor(), expected.h_in)
         assert torch.equal(found.h_res.full_tensor(), expected.h_res)
     halves = DTensor.from_local(t["x"] / world, mesh, [Partial()])
-    assert torch.equal(mhc_ops.mhc_pre_forward(halves, *split_phi).h_in.full_tensor(), expected.h_in)
+    assert torch.equal(
+        mhc_ops.mhc_pre_forward(halves, *split_phi).h_in.full_tensor(), expected.h_in
+    )
     one = distribute_tensor(t["x"][:1], mesh, [Shard(0)])
     found = mhc_ops.mhc_pre_forward(one, *split_phi)
     assert torch.equal(found.h_in.full_tensor(), expected.h_in[:1])
 
     x = distribute_tensor(t["x"], mesh, [Shard(0)])
-    with pytest.raises(RuntimeError, match="mixed torch.Tensor and DTensor"):
+    with pytest.raises(RuntimeError, match=r"mixed torch\.Tensor and DTensor"):
         mhc_ops.mhc_pre(x, *parameters)
     with pytest.raises(UnsupportedError, match="an input is a DTensor; leave out= away"):
         mhc_ops.mhc_pre_forward(x, *split_phi, out=(None,) * 6)

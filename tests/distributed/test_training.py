@@ -1,7 +1,10 @@
-"""A small mHC language model, five optimizer steps: one process against every way of spreading it."""
+"""Five optimizer steps of a small mHC language model: one process against every way to spread it."""
+
+from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
 from . import plans
 from .model import make_model, plain_step, train
@@ -24,8 +27,10 @@ def one_process():
     return single, truth
 
 
-def spread(rank, world, way):
-    model, step = getattr(plans, way)(rank, world)
+def spread(rank, world, way, backend=None):
+    prepare = plans.leave if backend is None else partial(nn.Module.compile, backend=backend)
+    torch._dynamo.reset()
+    model, step = getattr(plans, way)(rank, world, prepare)
     return train(step, model, plans.whole)
 
 
@@ -50,11 +55,9 @@ def check(found, one, right, what):
         assert error <= 1e-4 * float(right[name].abs().max()), (what, name, error)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_training(ranks, one_process, way):
+def compare(results, one_process, way):
     single, truth = one_process
     seen = set()
-    results = ranks.run(WAYS[way], spread, way)
     for rank, (losses, *tensors) in enumerate(results):
         for ours, right in zip(losses, truth[0], strict=True):
             assert abs(ours - right) <= 2**-21 * right  # a few roundings of the mean
@@ -69,3 +72,15 @@ def test_training(ranks, one_process, way):
         for _, gradients, final in results[1:]:
             assert all(torch.equal(t, results[0][1][k]) for k, t in gradients.items())
             assert all(torch.equal(t, results[0][2][k]) for k, t in final.items())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training(ranks, one_process, way):
+    compare(ranks.run(WAYS[way], spread, way), one_process, way)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("way", WAYS)
+def test_training_compiled(ranks, one_process, way, backend):
+    compare(ranks.run(WAYS[way], spread, way, backend), one_process, way)

@@ -1,7 +1,7 @@
 """mHC on more than one process: sharding rules for DTensor, FSDP2, pipelines, hidden-sharded mHC.
 
-Importing this package registers the sharding rules of every torch.ops.mhc operator. docs/distributed.md
-starts from the task, docs/scale.md says what to choose when.
+Importing this package registers the sharding rules of every torch.ops.mhc operator.
+docs/distributed.md starts from the task, docs/scale.md says what to choose when.
 """
 
 from . import hidden_parallel as hidden_parallel

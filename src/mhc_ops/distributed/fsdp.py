@@ -1,6 +1,7 @@
 """FSDP2 for a model with mHC: its parameters stay float32 whatever the model's policy is."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,17 +72,11 @@ def shard_model(
             fully_shard(module, mesh=mesh, mp_policy=_FLOAT32, reshard_after_forward=False)
         sharded: Any = fully_shard(unit, mesh=mesh, mp_policy=mp_policy, **options)
         if fresh:
-            sharded.register_forward_pre_hook(_Gather(fresh))
+            sharded.register_forward_pre_hook(torch._dynamo.disable(partial(_gather, fresh)))
     return sharded  # type: ignore[no-any-return]  # the model
 
 
-class _Gather:
-    """A forward hook that gathers the parameters of some modules before any of them is called."""
-
-    def __init__(self, modules: list[FSDPModule]) -> None:
-        self.modules = modules
-
-    @torch._dynamo.disable
-    def __call__(self, *_: Any) -> None:
-        for module in self.modules:
-            module.unshard()
+def _gather(modules: list[FSDPModule], *_: Any) -> None:
+    """A forward hook: the parameters of some modules are there before any of them is called."""
+    for module in modules:
+        module.unshard()

@@ -50,7 +50,9 @@ def _rule(op: Any) -> Any:
     names = [argument.name for argument in schema.arguments]
     defaults = [a.default_value if a.has_default_value() else None for a in schema.arguments]
     outputs = [result.name for result in schema.returns]
-    counted_behind = 1 if op.name().startswith("mhc::permutation_mix") else 2  # N! or [N, D], [N, N]
+    counted_behind = (
+        1 if op.name().startswith("mhc::permutation_mix") else 2
+    )  # N! or [N, D], [N, N]
 
     def rule(*args: Any) -> Sequence[Sharding]:
         call = {**dict(zip(names, defaults, strict=True)), **dict(zip(names, args, strict=False))}
@@ -89,7 +91,9 @@ def _absent(outputs: Sequence[str], call: Mapping[str, Any]) -> set[str]:
     missing = set()
     if "wanted" in call:
         missing |= {n for n, want in zip(outputs, call["wanted"], strict=True) if not want}
-        missing |= {n for n in outputs if call.get(n.removeprefix("grad_"), n) is None and n in _SUMS}
+        missing |= {
+            n for n in outputs if call.get(n.removeprefix("grad_"), n) is None and n in _SUMS
+        }
     elif call.get("alpha") is not None and call["alpha"].shape[0] == 2:
         missing |= {"h_res", "h_res_next"}
     if not call.get("return_defect", True):

@@ -1,7 +1,8 @@
-"""The two collectives of hidden-sharded mHC: one packed sum over the ranks, in flight or settled."""
+"""The collective of hidden-sharded mHC: one packed sum over the ranks, in flight or settled."""
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -52,8 +53,8 @@ def packed_sum(parts: Sequence[Tensor], group: Group) -> list[Tensor]:
     return list(total.split(widths, -1))
 
 
-def settled(tensor: Tensor | None) -> Tensor | None:
-    """The tensor itself once its collective is done: what a kernel may read by address."""
+def settled(tensor: Any) -> Any:
+    """The plain tensor, or None, once its collective is done: what a kernel may read by address."""
     if isinstance(tensor, functional.AsyncCollectiveTensor):
         return tensor.wait()
     return tensor

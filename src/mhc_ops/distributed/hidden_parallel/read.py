@@ -71,7 +71,8 @@ def mhc_pre(
     rank. The gradients that arrive for h_post and h_res_logits must be whole, as
     `hidden_parallel.mhc_post` gives them. Forward and backward all-reduce once each: F + 1 and N
     numbers a token. First derivatives only. Torch operations over blocks of tokens; the mean square
-    crosses the ranks in float32 and overflows from |x| of 1e19 on.
+    crosses the ranks in float32 and overflows from |x| of 1e19 on. torch.compile leaves the call
+    between two graphs.
 
     Raises: as mhc_ops.mhc_pre; ArgumentError for a group that is none.
     """
@@ -117,7 +118,8 @@ def mhc_pre_sinkhorn(
     refuse_dtensors(op, *inputs)
     check_with_sinkhorn(*inputs, op)
     h_in, h_post, h_res, handed_on = _read(op, inputs, numbers, steps, group)
-    return MhcPreSinkhorn(h_in, h_post, reoriented(h_res, x, convention), handed_on)
+    turned: Any = reoriented(h_res, x, convention)
+    return MhcPreSinkhorn(h_in, h_post, turned, handed_on)
 
 
 def _read(
@@ -128,27 +130,25 @@ def _read(
     group: Group,
 ) -> tuple[Any, ...]:
     refuse_dtensors(op, *inputs)
-    sizes = check_forward(*inputs, op)
-    ranks = group_size(op, group)
-    h_in, h_post, h_res, handed_on = _ReadFunction.apply(
-        *inputs, numbers, steps, group, sizes.D * ranks
-    )
+    sizes = check_forward(inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], op)
+    channels = sizes.D * group_size(op, group)
+    h_in, h_post, h_res, handed_on = _read_function(*inputs, numbers, steps, group, channels)
     return h_in, h_post, h_res if sizes.R else None, handed_on
 
 
 class _ReadFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor | None, ...]:
         x, phi, alpha, bias, gamma, numbers, steps, group, channels = args
         sizes = check_forward(x, phi, alpha, bias, gamma)
         with without_autocast(x):
             means, mixes = blocked.token_sums(sizes, x, phi, gamma, numbers)
             share = (means * (sizes.D / channels)).to(phi.dtype)
-            mixes, mean_sq = packed_sum([mixes, share[..., None]], group)
-            reduced = (settled(mean_sq)[..., 0].to(means.dtype), settled(mixes))
+            mixes, share = (settled(t) for t in packed_sum([mixes, share[..., None]], group))
+            reduced = (share[..., 0].to(means.dtype), mixes)
             out = MhcPreForward(*_fresh(x, forward_layout(sizes, x, phi)))
             blocked.forward(sizes, x, phi, alpha, bias, gamma, numbers, out, reduced)
-        logits = out.h_res
+        logits: Any = out.h_res
         h_res = logits if steps is None else sinkhorn_forward(logits, **steps._asdict()).h_res
         saved = (out.inv_rms, out.h_mix, out.h_pre, out.h_post)
         ctx.save_for_backward(x, phi, alpha, gamma, *saved, None if steps is None else logits)
@@ -172,15 +172,32 @@ class _ReadFunction(torch.autograd.Function):
             slopes = blocked.gate_slopes(sizes, x, grad_h_in, phi.dtype)
             (total,) = packed_sum([slopes], ctx.group)
             if logits is not None:
-                grad_h_res = sinkhorn_backward(logits, grad_h_res, **ctx.steps._asdict())
+                of_mix: Any = grad_h_res
+                grad_h_res = sinkhorn_backward(logits, of_mix, **ctx.steps._asdict())
             out = MhcPreBackward(*_fresh(x, backward_layout(sizes, x, phi, alpha, needed)))
             blocked.backward(
-                *(sizes, x, phi, alpha, grad_h_in, grad_h_post, grad_h_res),
-                *(inv_rms, h_mix, h_pre, h_post, gamma, grad_x_post, ctx.numbers, out),
+                sizes,
+                x,
+                phi,
+                alpha,
+                grad_h_in,
+                grad_h_post,
+                grad_h_res,
+                inv_rms,
+                h_mix,
+                h_pre,
+                h_post,
+                gamma,
+                grad_x_post,
+                ctx.numbers,
+                out,
                 (ctx.channels, settled(total)),
             )
         return (*out, None, None, None, None)
 
 
-def _fresh(x: Tensor, layout: Sequence[Any]) -> list[Tensor | None]:
+_read_function: Any = torch.compiler.disable(_ReadFunction.apply)
+
+
+def _fresh(x: Tensor, layout: Sequence[Any]) -> list[Any]:
     return [None if spec is None else blocked.fresh(x, *spec) for spec in layout]

@@ -16,5 +16,6 @@ def shard_columns(phi: Tensor, streams: int, rank: int, ranks: int) -> Tensor:
             f"shard_columns: phi must be [F, N*D] with D divisible by {ranks} ranks, got "
             f"{list(phi.shape)} for N = {streams}."
         )
-    by_stream = phi.unflatten(1, (streams, -1))
-    return by_stream.chunk(ranks, -1)[rank].flatten(1)
+    by_stream: Tensor = phi.unflatten(1, (streams, -1))
+    share: Tensor = by_stream.chunk(ranks, -1)[rank].flatten(1)
+    return share

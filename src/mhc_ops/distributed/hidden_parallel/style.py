@@ -38,10 +38,11 @@ class HiddenParallel(ParallelStyle):
     """
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        given: Any = module
         if isinstance(module, HyperConnection):
-            module.__class__ = HiddenParallelConnection
+            given.__class__ = HiddenParallelConnection
         elif isinstance(module, StreamHead):
-            module.__class__ = HiddenParallelHead
+            given.__class__ = HiddenParallelHead
         else:
             raise ArgumentError(
                 f"HiddenParallel: takes a HyperConnection or a StreamHead, got "
@@ -57,13 +58,13 @@ class HiddenParallel(ParallelStyle):
                 f"HiddenParallel: impl='{module.impl}' computes gates and sums in one go and has "
                 f"no parts to put a collective between; use impl='auto' or 'torch'."
             )
-        module.hidden_mesh = device_mesh
+        given.hidden_mesh = device_mesh
         for name, parameter in list(module.named_parameters(recurse=False)):
             placement: Placement = Shard(_CHANNELS[name]) if name in _CHANNELS else Replicate()
             whole = _by_stream(name, parameter.detach(), module.streams)
             made = distribute_tensor(whole, device_mesh, [placement], src_data_rank=None)
             module.register_parameter(name, nn.Parameter(made, parameter.requires_grad))
-        module.register_load_state_dict_pre_hook(_load_usual_shapes)
+        given.register_load_state_dict_pre_hook(_load_usual_shapes)
         return module
 
 

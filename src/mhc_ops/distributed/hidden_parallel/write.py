@@ -37,14 +37,14 @@ def mhc_post(
     Gradients: of x, h_out and bias for this share; of h_res and h_post whole, the same bits on
     every rank. The backward all-reduces once, N*N + N numbers a token (N without h_res); it is in
     flight until the gates' gradients are used, which is after the sublayer's own backward. First
-    derivatives only.
+    derivatives only; torch.compile leaves the call between two graphs.
 
     Raises: as mhc_ops.mhc_post; ArgumentError for a group that is none.
     """
     op = "hidden_parallel.mhc_post"
     refuse_dtensors(op, x, h_res, h_out, h_post, bias)
     group_size(op, group)
-    result: Tensor = _WriteFunction.apply(x, h_res, h_out, h_post, bias, impl, group)
+    result: Tensor = _write(x, h_res, h_out, h_post, bias, impl, group)
     return result
 
 
@@ -76,3 +76,6 @@ class _WriteFunction(torch.autograd.Function):
         if h_res is not None and grad_h_res is not None:
             grad_h_res = grad_h_res.unflatten(-1, h_res.shape[-2:])
         return found.grad_x, grad_h_res, found.grad_h_out, grad_h_post, found.grad_bias, None, None
+
+
+_write: Any = torch.compiler.disable(_WriteFunction.apply)

@@ -180,7 +180,9 @@ def stream_head(
     return h
 
 
-def head_numbers(op: str, norm_eps: float, eps: float, convention: Convention | None) -> dict[str, Any]:
+def head_numbers(
+    op: str, norm_eps: float, eps: float, convention: Convention | None
+) -> dict[str, Any]:
     """The keyword arguments of mhc_pre that give these gates."""
     check_norm_eps(op, norm_eps)
     check_finite(op, eps=eps)

@@ -37,7 +37,7 @@ def forward(
     out: MhcPreForward,
     reduced: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    """Fill `out`. reduced: the sums of `token_sums` over all channels where x holds some of them."""
+    """Fill `out`. reduced: where x holds some of the channels, `token_sums` added up over all."""
     n, residual = sizes.N, sizes.R
     folded = _phi_operand(phi, gamma, numbers) if reduced is None else phi
     gains = spread(alpha, (sizes.N, sizes.N, sizes.R))
