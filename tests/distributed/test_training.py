@@ -1,4 +1,4 @@
-"""Five optimizer steps of a small mHC language model: one process against every way to spread it."""
+"""Five optimizer steps of a small mHC language model: one process against each way to spread it."""
 
 from functools import partial
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Shard
 
 from ..errors import ArgumentError
 from ..nn.parameters import Float32Module
@@ -30,7 +31,8 @@ def shard_model(
 
         for module in every HyperConnection and StreamHead:
             fully_shard(module, mesh=mesh, reshard_after_forward=False,
-                        mp_policy=MixedPrecisionPolicy(reduce_dtype=float32, no casts))
+                        mp_policy=MixedPrecisionPolicy(reduce_dtype=float32, no casts),
+                        shard_placement_fn=the longest dimension that divides)
         for module in (*blocks, model):
             fully_shard(module, mesh=mesh, mp_policy=mp_policy, **options)
 
@@ -69,11 +71,24 @@ def shard_model(
         own: list[Any] = [m for m in unit.modules() if isinstance(m, Float32Module)]
         fresh = [m for m in own if not isinstance(m, FSDPModule) and [*m.parameters(False)]]
         for module in fresh:
-            fully_shard(module, mesh=mesh, mp_policy=_FLOAT32, reshard_after_forward=False)
+            fully_shard(
+                module,
+                mesh=mesh,
+                mp_policy=_FLOAT32,
+                reshard_after_forward=False,
+                shard_placement_fn=partial(_placement, mesh.size(mesh.ndim - 1)),
+            )
         sharded: Any = fully_shard(unit, mesh=mesh, mp_policy=mp_policy, **options)
         if fresh:
             sharded.register_forward_pre_hook(torch._dynamo.disable(partial(_gather, fresh)))
     return sharded  # type: ignore[no-any-return]  # the model
+
+
+def _placement(ranks: int, parameter: nn.Parameter) -> Shard | None:
+    """Along the longest dimension that divides: phi has few rows, and rows would be padded."""
+    local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+    even = [dim for dim, size in enumerate(local.shape) if size % ranks == 0]
+    return Shard(max(even, key=lambda dim: local.shape[dim])) if even else None
 
 
 def _gather(modules: list[FSDPModule], *_: Any) -> None:

@@ -51,7 +51,7 @@ def pipeline_stage(
 
     Args:
         blocks: makers of the blocks in order, each mapping [.., N, D] to [.., N, D]. They are dealt
-            to the stages in order, as equally as it goes, the smaller stages at both ends; only this
+            to the stages in order, as equally as it goes, smaller stages at both ends; only this
             stage's are made.
         first: makes what turns the model's input into streams, such as an embedding and
             ExpandStreams. last: makes what turns them into the model's output, such as a StreamHead
