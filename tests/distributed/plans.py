@@ -65,6 +65,20 @@ def fsdp(rank, world, prepare=leave):
     return model, step
 
 
+def hsdp(rank, world, prepare=leave):
+    """Sharded over one dimension of a 2 x 2 mesh, replicated over the other."""
+    model = make_model()
+    for block in model.blocks:
+        prepare(block)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    shard_model(model, mesh=mesh, blocks=model.blocks)
+
+    def step(model, inputs, targets):
+        return data_parallel_step(model, inputs, targets, rank, world)
+
+    return model, step
+
+
 def fsdp_and_hidden(rank, world, prepare=leave):
     """Data parallel over one dimension of a 2 x 2 mesh, D over the other."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))

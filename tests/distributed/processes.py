@@ -24,7 +24,7 @@ OF_TORCH = (
     ".*should not be instantiated. Methods on autograd functions",
     "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed",
 )
-PATIENCE = 120  # seconds for one function on all ranks, on a loaded machine
+PATIENCE = 400  # seconds for one function on all ranks: compiling, on a loaded machine
 
 
 def _serve(rank, world, store, pipe):

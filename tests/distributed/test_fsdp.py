@@ -1,5 +1,7 @@
 """shard_model: mixed precision, the ways to call mHC modules, checkpointing, what it refuses."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 
 from mhc_ops.distributed import shard_model
 from mhc_ops.errors import ArgumentError, DtypeError
-from mhc_ops.nn import HyperConnectionStack
+from mhc_ops.nn import HyperConnection, HyperConnectionStack, StreamHead
 from mhc_ops.nn.parameters import Float32Module
 
 from .model import Mlp, loss_of, make_model, tokens
@@ -141,6 +143,25 @@ def one_optimizer(rank, world):
     optimizer.step()
 
 
-@pytest.mark.parametrize("check", [mixed_precision, ways_to_call, refusals, one_optimizer])
+def from_meta(rank, world):
+    """A model made on the meta device: sharded first, drawn afterwards."""
+    mesh = init_device_mesh("cpu", (world,))
+    with torch.device("meta"):
+        model = nn.Sequential(HyperConnection(8, 4, gamma=True), StreamHead(8, 4))
+    shard_model(model, mesh=mesh)
+    model.to_empty(device="cpu")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "DTensor random operators may not have complete support")
+        for module in model:
+            module.reset_parameters()
+    fresh = HyperConnection(8, 4, gamma=True)
+    for name in ("alpha", "bias", "gamma"):
+        assert torch.equal(whole(getattr(model[0], name).detach()), getattr(fresh, name))
+    assert 0.5 < float(whole(model[0].phi.detach()).std()) * 32**0.5 < 1.5
+
+
+@pytest.mark.parametrize(
+    "check", [from_meta, mixed_precision, ways_to_call, refusals, one_optimizer]
+)
 def test_on_two(ranks, check):
     ranks.run(2, check)

@@ -120,9 +120,7 @@ def states(rank, world):
     again = Ends({"gamma": True})
     parallelize_module(again, mesh["tp"], {n: HiddenParallel() for n in ("hc", "learned")})
     again.load_state_dict({k: v.clone() for k, v in given.items()})
-    assert torch.equal(
-        again.hc.phi.full_tensor().flatten(1), model.hc.phi.full_tensor().flatten(1)
-    )
+    assert torch.equal(again.hc.phi.full_tensor().flatten(1), model.hc.phi.full_tensor().flatten(1))
 
 
 def refusals(rank, world):

@@ -12,6 +12,7 @@ from .model import make_model, plain_step, train
 WAYS = {
     "ddp": 2,
     "fsdp": 2,
+    "hsdp": 4,
     "fsdp_and_hidden": 4,
     "hidden": 2,
     "sequence": 2,
@@ -27,8 +28,8 @@ def one_process():
     return single, truth
 
 
-def spread(rank, world, way, backend=None):
-    prepare = plans.leave if backend is None else partial(nn.Module.compile, backend=backend)
+def spread(rank, world, way, **compiling):
+    prepare = partial(nn.Module.compile, **compiling) if compiling else plans.leave
     torch._dynamo.reset()
     model, step = getattr(plans, way)(rank, world, prepare)
     return train(step, model, plans.whole)
@@ -79,8 +80,18 @@ def test_training(ranks, one_process, way):
     compare(ranks.run(WAYS[way], spread, way), one_process, way)
 
 
+def spread_compiled(rank, world, way, backend, fullgraph):
+    return spread(rank, world, way, backend=backend, fullgraph=fullgraph)
+
+
+def test_training_compiled_in_one_graph(ranks, one_process):
+    """DTensors need no break in the graph of a block."""
+    results = ranks.run(2, spread_compiled, "sequence", "aot_eager", True)
+    compare(results, one_process, "sequence")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("way", WAYS)
 def test_training_compiled(ranks, one_process, way, backend):
-    compare(ranks.run(WAYS[way], spread, way, backend), one_process, way)
+    compare(ranks.run(WAYS[way], spread_compiled, way, backend, False), one_process, way)

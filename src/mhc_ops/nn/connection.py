@@ -152,10 +152,12 @@ class HyperConnection(Float32Module):
         else:
             nn.init.normal_(self.phi, std=(n * self.dim) ** -0.5)
             self.alpha.zero_()
-            self.bias[:n] = initial.pre_logit(n, self.convention.hc_eps, "HyperConnection")
-            self.bias[n : 2 * n] = initial.post_logit(self.convention)
             rows, temperature = len(self.bias) - 2 * n, self.convention.temperature
-            self.bias[2 * n :] = initial.residual_logits(n, rows, temperature).to(self.bias)
+            bias = torch.empty(self.bias.shape, dtype=self.bias.dtype)
+            bias[:n] = initial.pre_logit(n, self.convention.hc_eps, "HyperConnection")
+            bias[n : 2 * n] = initial.post_logit(self.convention)
+            bias[2 * n :] = initial.residual_logits(n, rows, temperature)
+            initial.write(self.bias, bias)
         if self.gamma is not None:
             self.gamma.fill_(1.0)
         if self.out_bias is not None:

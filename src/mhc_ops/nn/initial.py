@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from ..convention import Convention
 from ..errors import ArgumentError
@@ -49,3 +50,15 @@ def _dominant(others: int) -> float:
 
 def _logit(gate: float) -> float:
     return math.log(gate / (1 - gate))
+
+
+def write(parameter: Tensor, values: Tensor) -> None:
+    """Set a parameter to whole plain `values`, where it is a DTensor too."""
+    if is_traceable_wrapper_subclass(parameter):
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        if isinstance(parameter, DTensor):
+            mesh, placements = parameter.device_mesh, parameter.placements
+            values = values.to(parameter.device)
+            values = distribute_tensor(values, mesh, placements, src_data_rank=None)
+    parameter.copy_(values)
