@@ -1,4 +1,4 @@
-"""docs/distributed.md runs as printed, on two processes; docs/scale.md holds the formulas' numbers."""
+"""docs/distributed.md runs as printed, on two processes; docs/scale.md holds what formulas give."""
 
 import os
 import re
