@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
@@ -145,6 +146,20 @@ def test_one_packed_all_reduce_each(ranks):
         assert backward == [("all_reduce", 4 * T * (N * N + N)), ("all_reduce", 4 * T * N)]
 
 
+def in_flight(rank, world):
+    """The gates' gradients leave mhc_post's backward before their all-reduce is waited for."""
+    t = leaves({k: share(k, v, rank, world) for k, v in draw(9).items()})
+    parameters = (t["phi"], t["alpha"], t["bias"], t["gamma"])
+    h_in, h_post, h_res, x = hidden.mhc_pre_sinkhorn(t["x"], *parameters, group=dist.group.WORLD)
+    seen = []
+    for gate in (h_post, h_res):
+        gate.register_hook(lambda g: seen.append(type(g)))
+    x = hidden.mhc_post(x, h_res, torch.tanh(h_in), h_post, group=dist.group.WORLD)
+    x.backward(torch.ones_like(x))
+    assert seen == [AsyncCollectiveTensor] * 2
+    assert all(type(v.grad) is torch.Tensor for k, v in t.items() if v.grad is not None)
+
+
 def subsets(rank, world):
     """Frozen inputs, an identity residual, no tokens: gradients where asked for, and only there."""
     group = dist.group.WORLD
@@ -187,6 +202,7 @@ def refusals(rank, world):
         hidden.shard_columns(t["phi"], N, 0, 3)
 
 
-def test_subsets_and_refusals(ranks):
+def test_subsets_in_flight_and_refusals(ranks):
     ranks.run(2, subsets)
+    ranks.run(2, in_flight)
     ranks.run(2, refusals)

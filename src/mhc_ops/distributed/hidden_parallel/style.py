@@ -29,6 +29,8 @@ class HiddenParallel(ParallelStyle):
     [.., N, D/P]. Its sublayer gets h_in, and the module gives its result, in the same form; the
     sublayer may return any DTensor of [.., D], or the plain share.
 
+    Parameters must have the same values on every rank before; each keeps its part.
+
     phi (and fn) become DTensors [F, N, D], gamma [N, D] and out_bias [D], sharded along D; alpha,
     bias, base and scale are replicated, and so are their gradients, with the same bits on every
     rank. load_state_dict takes the usual shapes too.
