@@ -118,6 +118,10 @@ def bare_backward(rank, world):
             if ours is not None:
                 assert ours.shape == whole.shape
                 torch.testing.assert_close(ours.full_tensor(), whole, rtol=2e-5, atol=2e-5)
+    parameters = [distribute_tensor(t[k], mesh, [Replicate()]) for k in ("phi", "alpha", "bias")]
+    gamma = distribute_tensor(torch.ones(N, D), mesh, [Replicate()])
+    by_name = torch.ops.mhc.pre_forward(sharded[0], *parameters, gamma=gamma, hc_eps=1e-6)
+    assert torch.equal(by_name[0].full_tensor(), fwd.h_in)
 
 
 def other_placements(rank, world):

@@ -51,8 +51,8 @@ def pipeline_stage(
 
     Args:
         blocks: makers of the blocks in order, each mapping [.., N, D] to [.., N, D]. They are dealt
-            to the stages in order, as equally as it goes, smaller stages at both ends; only this
-            stage's are made.
+            to the stages in order, as equally as it goes, smaller stages at the ends, the last one first; only
+            this stage's are made.
         first: makes what turns the model's input into streams, such as an embedding and
             ExpandStreams. last: makes what turns them into the model's output, such as a StreamHead
             and the LM head.
@@ -83,7 +83,7 @@ def pipeline_stage(
 
 
 def stage_blocks(blocks: int, stages: int) -> list[tuple[int, int]]:
-    """(start, stop) of each stage's blocks; where they do not divide, middle stages get more."""
+    """(start, stop) of each stage's blocks; where they do not divide, the middle gets more."""
     least, more = divmod(blocks, stages)
     extra_from = (stages - more) // 2
     ranges, start = [], 0

@@ -54,9 +54,10 @@ def _rule(op: Any) -> Any:
         1 if op.name().startswith("mhc::permutation_mix") else 2
     )  # N! or [N, D], [N, N]
 
-    def rule(*args: Any) -> Sequence[Sharding]:
-        call = {**dict(zip(names, defaults, strict=True)), **dict(zip(names, args, strict=False))}
-        given = [(name, _is_tensor(arg)) for name, arg in zip(names, args, strict=False)]
+    def rule(*args: Any, **options: Any) -> Sequence[Sharding]:
+        named = {**dict(zip(names, args, strict=False)), **options}
+        given = [(name, _is_tensor(arg)) for name, arg in named.items()]
+        call = {**dict(zip(names, defaults, strict=True)), **named}
         missing = _absent(outputs, call)
 
         def sharding(tokens: Placement, sums: Placement) -> Sharding:
