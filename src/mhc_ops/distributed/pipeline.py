@@ -51,7 +51,7 @@ def pipeline_stage(
 
     Args:
         blocks: makers of the blocks in order, each mapping [.., N, D] to [.., N, D]. They are dealt
-            to the stages in order, as equally as it goes, smaller stages at the ends, the last one first; only
+            to the stages in order, as equally as it goes, with the smaller stages at the ends; only
             this stage's are made.
         first: makes what turns the model's input into streams, such as an embedding and
             ExpandStreams. last: makes what turns them into the model's output, such as a StreamHead
