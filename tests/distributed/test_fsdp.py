@@ -5,10 +5,9 @@ import warnings
 import pytest
 import torch
 from torch import nn
-from torch.distributed._composable.fsdp import fully_shard
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from mhc_ops.distributed import shard_model
 from mhc_ops.errors import ArgumentError, DtypeError
