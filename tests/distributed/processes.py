@@ -10,6 +10,7 @@ import traceback
 import warnings
 from datetime import timedelta
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 
 PRELOADED = [
     "torch.distributed.fsdp",
@@ -85,15 +86,20 @@ class Pool:
         return self._gather()
 
     def _gather(self):
-        results = []
-        for rank, pipe in enumerate(self.pipes):
-            if not pipe.poll(PATIENCE):
-                raise AssertionError(f"rank {rank} of {self.world} gave no answer")
-            kind, value = pipe.recv()
-            if kind == "error":
-                raise AssertionError(f"rank {rank} of {self.world}:\n{value}")
-            results.append(value)
-        return results
+        """One answer of each rank; the first error ends the wait for those that wait for it."""
+        results = {}
+        while len(results) < self.world:
+            waiting = [p for rank, p in enumerate(self.pipes) if rank not in results]
+            ready = wait(waiting, PATIENCE)
+            if not ready:
+                raise AssertionError(f"of {self.world} ranks only {sorted(results)} gave an answer")
+            for pipe in ready:
+                rank = self.pipes.index(pipe)
+                kind, value = pipe.recv()
+                if kind == "error":
+                    raise AssertionError(f"rank {rank} of {self.world}:\n{value}")
+                results[rank] = value
+        return [results[rank] for rank in range(self.world)]
 
     def close(self):
         for pipe, member in zip(self.pipes, self.members, strict=True):

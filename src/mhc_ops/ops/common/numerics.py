@@ -64,11 +64,12 @@ def ordered_sum(t: Tensor, dim: int) -> Tensor:
 
 def stream_sum(x: Tensor) -> Tensor:
     """x [.., N, D] -> [.., D] in float32 (float64 for float64 x), stream 0 first."""
-    first, *others = x.unbind(-2)
+    first, *others = x.split(1, -2)
     total = first.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
     for stream in others:
         total = total + stream
-    return total
+    summed: Tensor = total.squeeze(-2)
+    return summed
 
 
 def residual_logits(h_mix: Tensor, inv_rms: Tensor, alpha: Tensor, bias: Tensor) -> Tensor:
