@@ -1,0 +1,55 @@
+"""What a device wrote, from files of any form that a test program finds easy to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import FileError
+from ...tensorfile import read
+from ..comparison import by_name
+from ..criteria import canonical_name
+from ..goldens import Golden
+
+
+def read_results(path: Path, golden: Golden) -> dict[str, Tensor]:
+    """The results under `path`, by snake case name.
+
+    A .safetensors or .npz file, a folder with a manifest.json, or a folder of bare .bin files, one
+    an output, named hPost.bin or h_post.bin: those have the golden's dtypes and shapes, raw,
+    little-endian and row-major. Raises FileError for files that are none, and for an operator other
+    than the golden's.
+    """
+    if path.is_dir() and not (path / "manifest.json").exists():
+        return _bare(path, golden)
+    content = read(path)
+    if content.op not in (None, golden.truth.op):
+        raise FileError(f"{path}: holds results of {content.op}, the golden is {golden.truth.op}.")
+    return by_name(content.tensors)
+
+
+def _bare(folder: Path, golden: Golden) -> dict[str, Tensor]:
+    known = by_name(golden.expected.tensors)
+    files = {canonical_name(file.stem): file for file in sorted(folder.glob("*.bin"))}
+    found = {name: file for name, file in files.items() if name in known}
+    if not found:
+        raise FileError(
+            f"{folder}: holds neither a manifest.json nor a .bin file of an output; the outputs "
+            f"are {', '.join(golden.expected.tensors)}."
+        )
+    return {name: _raw(file, name, known[name]) for name, file in found.items()}
+
+
+def _raw(file: Path, name: str, like: Tensor) -> Tensor:
+    size, wanted = file.stat().st_size, like.numel() * like.dtype.itemsize
+    if size != wanted:
+        dtype = str(like.dtype).removeprefix("torch.")
+        raise FileError(
+            f"{file}: has {size} bytes, but {name} {list(like.shape)} in {dtype} takes {wanted}."
+        )
+    bits = np.fromfile(file, dtype=f"<u{like.dtype.itemsize}")
+    native = torch.from_numpy(bits.astype(bits.dtype.newbyteorder("="), copy=False))
+    return native.view(like.dtype).reshape(like.shape)
