@@ -94,7 +94,8 @@ def _judge(
     elements all happen to cancel, the largest of them says nothing about their roundings.
     """
     got, eager, truth = (getattr(result, name) for result in results)
-    sizes = Sizes(*inputs.x.shape, len(inputs.phi), 0)
+    tokens, n, d = inputs.x.shape
+    sizes = Sizes(tokens, n, d, len(inputs.phi), 0)
     terms = roundings(op, name, sizes, precision == "hf32")
     scale = max(float(truth.abs().max()), size)
     failure = ""

@@ -16,4 +16,6 @@ def document(title: str, body: Iterable[str], more_css: str = "") -> str:
         + tag("style", CSS + more_css)
     )
     main = tag("main", [tag("h1", escape(title)), *body])
-    return "<!doctype html>\n" + tag("html", tag("head", head) + tag("body", main), lang="en") + "\n"
+    return (
+        "<!doctype html>\n" + tag("html", tag("head", head) + tag("body", main), lang="en") + "\n"
+    )

@@ -38,12 +38,31 @@ def inputs_of(golden):
     return {name: golden.inputs.tensors.get(name) for name in names}
 
 
-def computed(golden, impl="auto", inputs=(), **attrs):
-    """What an implementation gives, on inputs and attributes changed as told."""
+def computed(golden, impl="auto", inputs=(), outputs=None, names=None, **attrs):
+    """What an implementation gives, on inputs and attributes changed as told.
+
+    outputs: a dtype for all of them, in place of each one's own. names: those wanted, or all.
+    """
     op = golden.truth.op
-    wanted = {n: Wanted(t.dtype, tuple(t.shape)) for n, t in golden.expected.tensors.items()}
+    wanted = {
+        n: Wanted(outputs or t.dtype, tuple(t.shape))
+        for n, t in golden.expected.tensors.items()
+        if names is None or n in names
+    }
     values = attributes(OPERATORS[op], golden.inputs.attrs) | attrs
     return Ours(impl).run(op, inputs_of(golden) | dict(inputs), values, wanted)
+
+
+def rms_of(golden):
+    """dInv*inv_rms^3/(n*D) of MhcPreBackward for each token, in float32."""
+    t = golden.inputs.tensors
+    n, d = t["x"].shape[-2:]
+    s, p = t["h_pre"] - golden.inputs.attrs["hc_eps"], t["h_post"]
+    pre = (t["x"].float() * t["grad_h_in"].float()[..., None, :]).sum(-1) * s * (1 - s)
+    post = t["grad_h_post"] * p * (1 - p / 2)
+    parts = zip(t["alpha"], (pre, post, t["grad_h_res"].flatten(-2)), strict=True)
+    m = torch.cat([a * part for a, part in parts], -1)
+    return (m * t["h_mix"]).sum(-1) * t["inv_rms"] ** 3 / (n * d)
 
 
 def cut(values, bits):

@@ -1,6 +1,6 @@
 """Judging what a device computed from a golden: how far off, against whom, and why perhaps.
 
-    judge_golden(golden, results) -> Judgement          read_results(path, golden) -> tensors
+judge_golden(golden, results) -> Judgement          read_results(path, golden) -> tensors
 """
 
 from .judgement import Judgement as Judgement

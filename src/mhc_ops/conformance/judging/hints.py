@@ -1,11 +1,12 @@
 """Which known mistake explains a result. The rule:
 
 The right result and the results with each known mistake made are computed again from the golden's
-inputs in float64. An output can show a mistake when the mistake moves it, as a root mean square over
-its elements, by more than 4 times the noise: the larger error of float32 eager torch and of rounding
-the truth once. A mistake is named when some output can show it and, in every output that can and
-was handed in, the result is at least 4 times nearer to the mistake than to the truth. Of several,
-the one that comes nearest is named, and others that come within 1.5 times as near.
+inputs in float64. An output can show a mistake when the mistake moves it, as a root mean square
+over its elements, by more than 4 times the noise: the larger error of float32 eager torch and of
+rounding the truth once. A mistake is named when some output can show it and, in every output that
+can and was handed in, the result is at least 4 times nearer to the mistake than to the truth. Of
+several that show in the same output the one that comes nearest is named, and those that come within
+1.5 times as near.
 
 So a right result names nothing: it is within the noise of the truth, so at least 3 times the noise
 away from every mistake that counts.
@@ -51,7 +52,12 @@ def hints_of_equations(
     noise = {name: _noise(case.truth[name], eager[name], got[name]) for name in got}
     found = [hint for m in MISTAKES if (hint := _explains(m, case, got, noise))]
     found.sort(key=lambda hint: -hint.times)
-    return [hint for hint in found if hint.times * AS_NEAR >= found[0].times]
+    kept: list[Hint] = []
+    for hint in found:
+        nearer = [other for other in kept if set(other.outputs) & set(hint.outputs)]
+        if all(hint.times * AS_NEAR >= other.times for other in nearer):
+            kept.append(hint)
+    return kept
 
 
 def _explains(
@@ -70,7 +76,7 @@ def _explains(
         from_truth = distance(got[name], case.truth[name])
         rounded = round_to(mistaken, dtype)
         from_mistake = min(distance(got[name], mistaken), distance(got[name], rounded))
-        # No float32 result comes nearer to anything than the noise, so nearer than that says nothing.
+        # Nearer than a quarter of the noise is so by chance.
         ratios[name] = from_truth / max(from_mistake, noise[name] / NEARER)
         if not ratios[name] >= NEARER:
             return None

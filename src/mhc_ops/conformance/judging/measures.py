@@ -23,6 +23,7 @@ class Element(NamedTuple):
     want: float
     error: float
     ulps: float
+    share: float
 
 
 class Group(NamedTuple):
@@ -40,8 +41,13 @@ class Errors(NamedTuple):
 
     error: Tensor
     ulps: Tensor
-    outside: Tensor
-    """Elements outside their bound (bool)."""
+    share: Tensor
+    """The error as a share of what the element is allowed; above 1 it is outside its bound."""
+
+    @property
+    def outside(self) -> Tensor:
+        """Elements outside their bound (bool)."""
+        return self.share > 1
 
 
 def ulp(truth: Tensor, dtype: torch.dtype) -> Tensor:
@@ -55,7 +61,7 @@ def ulp(truth: Tensor, dtype: torch.dtype) -> Tensor:
 def measure(got: Tensor, truth: Tensor, allowed: Tensor) -> Errors:
     """Errors of `got` against float64 `truth` and what each element is allowed."""
     error = absolute_errors(got, truth)
-    return Errors(error, error / ulp(truth, got.dtype), error > allowed)
+    return Errors(error, error / ulp(truth, got.dtype), error / allowed)
 
 
 def axes_of(spec: TensorSpec, tensor: Tensor) -> tuple[str, ...]:
@@ -83,7 +89,7 @@ def coordinates(axes: Sequence[str], shape: Sequence[int], flat: int) -> str:
 
 def worst_elements(got: Tensor, truth: Tensor, found: Errors, axes: Sequence[str]) -> list[Element]:
     """The elements with the largest errors, those outside their bounds before all others."""
-    error, ulps = found.error.flatten(), found.ulps.flatten()
+    error = found.error.flatten()
     rank = error.nan_to_num(posinf=torch.finfo(torch.float64).max / 2)
     rank = rank + found.outside.flatten() * rank.max()
     chosen = rank.topk(min(WORST, len(rank))).indices.tolist()
@@ -94,7 +100,8 @@ def worst_elements(got: Tensor, truth: Tensor, found: Errors, axes: Sequence[str
             float(flat_got[i]),
             float(flat_truth[i]),
             float(error[i]),
-            float(ulps[i]),
+            float(found.ulps.flatten()[i]),
+            float(found.share.flatten()[i]),
         )
         for i in chosen
         if float(error[i]) > 0
@@ -120,7 +127,9 @@ def by_token_block(found: Errors, axes: Sequence[str]) -> list[Group]:
     count = len(tokens.error)
     length = 1 << max(0, math.ceil(math.log2(count / TOKEN_BLOCKS)))
     return [
-        _group(f"{first}..{min(first + length, count) - 1}", tokens, 0, slice(first, first + length))
+        _group(
+            f"{first}..{min(first + length, count) - 1}", tokens, 0, slice(first, first + length)
+        )
         for first in range(0, count, length)
     ]
 

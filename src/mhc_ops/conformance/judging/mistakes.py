@@ -172,7 +172,8 @@ def _change(name: str, change: Callable[[Case, Tensor], Tensor]) -> Any:
 
 
 def _normalised(case: Case, right: Tensor) -> Tensor:
-    return right * case.truth["inv_rms"].reshape(*right.shape[:-1], 1)
+    scaled: Tensor = right * case.truth["inv_rms"].reshape(*right.shape[:-1], 1)
+    return scaled
 
 
 def _with_rms_term(change: Callable[[Case, Tensor], Tensor | None]) -> Any:
@@ -211,8 +212,8 @@ def _exchanged_axes(case: Case) -> Outputs:
 
 def _one_row_step_more(case: Case, right: Tensor) -> Tensor:
     square, flat = _square(right)
-    eps = case.attrs.get("eps", case.attrs.get("hc_eps"))
-    wrong = square / (square.sum(-1, keepdim=True) + eps)
+    eps = case.attrs["eps" if "eps" in case.attrs else "hc_eps"]
+    wrong: Tensor = square / (square.sum(-1, keepdim=True) + eps)
     return wrong.flatten(-2) if flat else wrong
 
 
@@ -396,7 +397,9 @@ MISTAKES = (
         _FORWARD,
         _change("h_res", lambda case, right: right.sigmoid()),
     ),
-    Mistake("h_res ignored", "the streams are mixed by h_res", (*_POST, *_POST_BACK), _without("h_res")),
+    Mistake(
+        "h_res ignored", "the streams are mixed by h_res", (*_POST, *_POST_BACK), _without("h_res")
+    ),
     Mistake(
         "missing h_post*h_out",
         "y adds h_post[to]*h_out to the mixed streams",

@@ -132,7 +132,7 @@ def _strips(
     got: Tensor, output: Errors, axes: Sequence[str]
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Along tokens and along features: what is outside its bound, and the values."""
-    turned = token_major(Errors(got.double(), output.ulps, output.outside), axes)
+    turned = token_major(output._replace(error=got.double()), axes)
     if turned is not None:
         yield "token", turned.outside, turned.error
     if axes[-1:] == ("d",):
