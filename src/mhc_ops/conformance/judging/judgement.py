@@ -126,6 +126,7 @@ def judge_golden(
     results: Mapping[str, Tensor],
     criterion: str = PUBLISHED,
     step: Callable[[], None] = lambda: None,
+    explain: bool = True,
 ) -> Judgement:
     """Judge results by a golden.
 
@@ -136,6 +137,7 @@ def judge_golden(
             roundings to 16 bits may differ by is more than some of its tolerances; the others with
             the truth rounded once.
         step: called after each output.
+        explain: look for known mistakes, which takes an evaluation of the equations for each.
     Raises ArgumentError for an unknown criterion.
     """
     check_criterion(criterion, NAMES)
@@ -162,15 +164,9 @@ def judge_golden(
         peers = {"got": tensor, "eager": eager[name], "ours": ours[name]}
         outputs.append(_output(golden, name, truth[name], peers, criterion, sizes))
         step()
-    fitting = {o.name: got[o.name] for o in outputs if o.errors}
-    case = Case(op, inputs, attrs, truth)
-    hints = hints_of_writing(
-        fitting,
-        {o.name: o.errors["got"] for o in outputs if o.errors},
-        {o.name: o.axes for o in outputs},
-    )
-    hints += hints_of_equations(case, fitting, eager)
-    hints += hints_of_rounding(fitting, truth)
+    hints: list[Hint] = []
+    if explain:
+        hints = _hints(Case(op, inputs, attrs, truth), got, eager, outputs)
     return Judgement(
         op=op,
         attrs=attrs,
@@ -181,6 +177,19 @@ def judge_golden(
         unjudged=[name for name in unjudged if name in golden.expected.tensors],
         hints=hints,
     )
+
+
+def _hints(
+    case: Case,
+    got: Mapping[str, Tensor],
+    eager: Mapping[str, Tensor],
+    outputs: Sequence[OutputJudgement],
+) -> list[Hint]:
+    measured = {o.name: o.errors["got"] for o in outputs if o.errors}
+    fitting = {name: got[name] for name in measured}
+    hints = hints_of_writing(fitting, measured, {o.name: o.axes for o in outputs})
+    hints += hints_of_equations(case, fitting, eager)
+    return hints + hints_of_rounding(fitting, case.truth)
 
 
 def _output(
