@@ -183,6 +183,6 @@ def test_without_torch_npu_the_extra_is_named(no_torch_npu):
     c = make_pre_inputs(5, 4, 64)
     with pytest.raises(UnsupportedError, match=r"torch_npu cannot be imported.*mhc-ops\[npu\]"):
         mhc_ops.mhc_pre_forward(*c.forward_args, impl="npu")
+    p = make_post_inputs(5, 4, 24)
     with pytest.raises(UnsupportedError, match=r"mhc-ops\[npu\]"):
-        p = make_post_inputs(5, 4, 24)
         mhc_ops.mhc_post_forward(p.x, p.h_res, p.h_out, p.h_post, impl="npu")

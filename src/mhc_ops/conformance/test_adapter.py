@@ -1,6 +1,6 @@
 """The kit: what an adapter computes, judged case by case against float64.
 
-    pytest --pyargs mhc_ops.conformance --mhc-adapter my_module:MyAdapter
+pytest --pyargs mhc_ops.conformance --mhc-adapter my_module:MyAdapter
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """MhcPost by torch.ops.cann_ops_transformer.mhc_post, its backward by torch_npu.
 
 Never run on an NPU. Their limits, as published: bf16 or fp16; no sublayer bias; h_res given in the
-forward; in the backward (npu_mhc_post_backward) N of 4, 6 or 8 and T > 0 tokens. What a chip refuses
-beyond that is its own error.
+forward; in the backward (npu_mhc_post_backward) N of 4, 6 or 8 and T > 0 tokens. What a chip
+refuses beyond that is its own error.
 """
 
 from torch import Tensor
