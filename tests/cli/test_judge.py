@@ -121,6 +121,14 @@ def test_bare_files_as_a_device_program_writes_them(mhc_ops, folder):
     assert "h_post failed" in done.out
 
 
+def test_spellings_of_an_output(mhc_ops, golden):
+    y = read("npu").tensors["y"]
+    write("out.npz", TensorSet({"out": y}))
+    done = mhc_ops("judge", "out.npz", "golden")
+    assert done.status == 0
+    assert done.out.splitlines()[-1] == "1 of 1 outputs passed"
+
+
 def test_other_shapes_and_dtypes_are_told(mhc_ops, golden):
     spoil(lambda y: y[:-1])
     done = mhc_ops("judge", "npu", "golden", "--html", "page.html")

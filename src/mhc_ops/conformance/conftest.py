@@ -35,20 +35,13 @@ def _adapter(config: pytest.Config) -> Adapter:
     return load_adapter(config.getoption("--mhc-adapter", None) or named)
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """An adapter that cannot be loaded ends the run before it begins."""
-    try:
-        _adapter(session.config)
-    except ArgumentError as error:
-        raise pytest.UsageError(str(error)) from None
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "case" not in metafunc.fixturenames:
         return
     named = [part for part in os.environ.get("MHC_OPS_CASES", "").split(os.pathsep) if part]
     files = metafunc.config.getoption("--mhc-cases", None) or named
     try:
+        _adapter(metafunc.config)  # one that cannot be loaded ends the run before it begins
         cases = [c for f in files for c in load_cases(f)] if files else packaged_cases()
     except ArgumentError as error:
         raise pytest.UsageError(str(error)) from None

@@ -74,7 +74,7 @@ def _cases_of(op: str) -> Iterator[Case]:
         for names in _LEFT_OUT.get(op, ()):
             case = case_of_sizes(op, first, dtype)
             inputs = {name: None if name in names else d for name, d in case.inputs.items()}
-            without = {"without": "+".join(names)}
+            without = {"without-": "-".join(names)}
             yield _named(replace(case, inputs=inputs), first, dtype, without)
 
 
@@ -82,5 +82,5 @@ def _named(
     case: Case, sizes: Mapping[str, int], dtype: str, more: Mapping[str, Any] | None = None
 ) -> Case:
     kind = [] if case.op.startswith("MhcSinkhorn") else [dtype.lower()]
-    parts = [f"{key}={value}" for key, value in {**sizes, **(more or {})}.items()]
+    parts = [f"{key}{value}" for key, value in {**sizes, **(more or {})}.items()]  # fit for -k
     return replace(case, name="-".join((case.op, *parts, *kind)))

@@ -12,8 +12,8 @@ from ...aclnn.host import attributes
 from ...aclnn.spec import OPERATORS
 from ...testing.budgets import allowed_errors, max_error, round_to
 from ..adapters import Ours, Wanted, eager_float32
-from ..comparison import by_name, check_criterion
-from ..criteria import CRITERIA, Verdict, canonical_name, judge, published_tolerance
+from ..comparison import check_criterion
+from ..criteria import CRITERIA, Verdict, judge, published_tolerance
 from ..goldens import Golden
 from ..tolerances import attainable, overflowing, published_criterion
 from . import measures
@@ -21,6 +21,7 @@ from .hints import Hint, hints_of_equations
 from .measures import Element, Errors, Group
 from .mistakes import Case
 from .patterns import hints_of_rounding, hints_of_writing
+from .results import output_name
 from .three_way import Sizes, roundings
 
 PUBLISHED = "published"
@@ -145,11 +146,11 @@ def judge_golden(
     table = OPERATORS[op]
     attrs = attributes(table, golden.inputs.attrs)
     inputs = {name: golden.inputs.tensors.get(name) for name in table.names("input")}
-    known = {canonical_name(name): name for name in golden.expected.tensors}
-    held = {canonical_name(name): tensor for name, tensor in by_name(results).items()}
+    held = {output_name(op, name): tensor for name, tensor in results.items()}
     unjudged = NO_CONTRACT.get(op, ())
-    missing = [n for key, n in known.items() if key not in held and n not in unjudged]
-    got = {name: held[key] for key, name in known.items() if key in held and name not in unjudged}
+    judged = [name for name in golden.expected.tensors if name not in unjudged]
+    missing = [name for name in judged if name not in held]
+    got = {name: held[name] for name in judged if name in held}
 
     wanted = {n: Wanted(t.dtype, tuple(t.shape)) for n, t in golden.expected.tensors.items()}
     truth = {n: overflowing(t, wanted[n].dtype) for n, t in golden.truth.tensors.items()}
@@ -173,7 +174,7 @@ def judge_golden(
         criterion=published_criterion(op) if criterion == PUBLISHED else criterion,
         outputs=outputs,
         missing=missing,
-        extra=[name for name in held if name not in known],
+        extra=[name for name in held if name not in golden.expected.tensors],
         unjudged=[name for name in unjudged if name in golden.expected.tensors],
         hints=hints,
     )

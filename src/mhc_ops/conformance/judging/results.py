@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...aclnn.spec import OPERATORS
 from ...errors import FileError
 from ...tensorfile import read
-from ..comparison import by_name
 from ..criteria import canonical_name
 from ..goldens import Golden
 
 
 def read_results(path: Path, golden: Golden) -> dict[str, Tensor]:
-    """The results under `path`, by snake case name.
+    """The results under `path`, by the names that they have there.
 
     A .safetensors or .npz file, a folder with a manifest.json, or a folder of bare .bin files, one
     an output, named hPost.bin or h_post.bin: those have the golden's dtypes and shapes, raw,
@@ -28,12 +28,21 @@ def read_results(path: Path, golden: Golden) -> dict[str, Tensor]:
     content = read(path)
     if content.op not in (None, golden.truth.op):
         raise FileError(f"{path}: holds results of {content.op}, the golden is {golden.truth.op}.")
-    return by_name(content.tensors)
+    return content.tensors
+
+
+def output_name(op: str, name: str) -> str:
+    """The operator definition's name of an output in any spelling: hIn, h_in and hin are one."""
+    spec = OPERATORS[op].tensor(name)
+    if spec is not None and spec.kind == "output":
+        return spec.name
+    outputs = {canonical_name(known): known for known in OPERATORS[op].names("output")}
+    return outputs.get(canonical_name(name), name)
 
 
 def _bare(folder: Path, golden: Golden) -> dict[str, Tensor]:
-    known = by_name(golden.expected.tensors)
-    files = {canonical_name(file.stem): file for file in sorted(folder.glob("*.bin"))}
+    op, known = str(golden.truth.op), golden.expected.tensors
+    files = {output_name(op, file.stem): file for file in sorted(folder.glob("*.bin"))}
     found = {name: file for name, file in files.items() if name in known}
     if not found:
         raise FileError(
