@@ -113,7 +113,10 @@ def test_bare_files_as_a_device_program_writes_them(mhc_ops, folder):
         (folder / "npu" / f"{spelled.get(name, name)}.bin").write_bytes(bits.tobytes())
     assert mhc_ops("judge", "npu", path).status == 0
     (folder / "npu" / "hPost.bin").write_bytes(b"123")
-    assert "hPost.bin: has 3 bytes" in mhc_ops("judge", "npu", path).complaint
+    assert (
+        "hPost.bin has 3 bytes, but h_post [37, 4] in float32 takes 592"
+        in mhc_ops("judge", "npu", path).complaint
+    )
     (folder / "npu" / "hPost.bin").unlink()
     done = mhc_ops("judge", "npu", path)
     assert done.status == 1

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ...aclnn.spec import OPERATORS
 from ...errors import FileError
 from ...tensorfile import read
+from ...tensorfile.tensor_set import dtype_name
 from ..criteria import canonical_name
 from ..goldens import Golden
 
@@ -49,16 +48,14 @@ def _bare(folder: Path, golden: Golden) -> dict[str, Tensor]:
             f"{folder}: holds neither a manifest.json nor a .bin file of an output; the outputs "
             f"are {', '.join(golden.expected.tensors)}."
         )
-    return {name: _raw(file, name, known[name]) for name, file in found.items()}
+    return {name: _raw(folder, name, file.name, known[name]) for name, file in found.items()}
 
 
-def _raw(file: Path, name: str, like: Tensor) -> Tensor:
-    size, wanted = file.stat().st_size, like.numel() * like.dtype.itemsize
-    if size != wanted:
-        dtype = str(like.dtype).removeprefix("torch.")
-        raise FileError(
-            f"{file}: has {size} bytes, but {name} {list(like.shape)} in {dtype} takes {wanted}."
-        )
-    bits = np.fromfile(file, dtype=f"<u{like.dtype.itemsize}")
-    native = torch.from_numpy(bits.astype(bits.dtype.newbyteorder("="), copy=False))
-    return native.view(like.dtype).reshape(like.shape)
+def _raw(folder: Path, name: str, file: str, like: Tensor) -> Tensor:
+    from ...tensorfile.folder_format import tensor_of  # brings numpy, which files alone need
+
+    entry = {"file": file, "dtype": dtype_name(like.dtype), "shape": list(like.shape)}
+    try:
+        return tensor_of(folder, name, entry)
+    except FileError as error:
+        raise FileError(f"{folder}: {error}.") from error
