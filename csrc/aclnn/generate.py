@@ -192,44 +192,49 @@ class Operator:
         return f"{{{quoted(t.name)}, {quoted(t.acl)}, {output}, {dtypes}, {model}}}"
 
 
-def tables() -> str:
-    """csrc/aclnn/tables.cpp."""
-    out = [f"// {NOTICE}", "// clang-format off: a check a line", '#include "check.h"', ""]
+def table_file(table: Any) -> str:
+    """csrc/aclnn/tables/<operator>.cpp."""
+    op = Operator(table)
+    out = [f"// {NOTICE}", "// clang-format off: a check a line", '#include "../check.h"', ""]
     out += ["namespace aclnn {", "namespace {", ""]
     out += ["#define VALUE(...) [](const Call &c) -> wide { return (void)c, __VA_ARGS__; }", ""]
-    for table in spec.OPERATORS.values():
-        op = Operator(table)
-        name = snake(table.name)
-        out += [f"namespace {name} {{", ""]
-        for symbol, text in table.symbols.items():
-            out.append(f"inline wide {symbol}(const Call &c) {{ return {op.value(text)}; }}")
-        out.append("")
-        lists: dict[Any, str] = {}
-        for soc, checks in table.op_api.items():
-            if checks in lists:
-                continue
-            lists[checks] = f"checks_{soc}"
-            out.append(f"std::vector<Check> checks_{soc}() {{")
-            out.append("    return {")
-            out += [f"        {op.check(check)}," for check in checks]
-            out += ["    };", "}", ""]
-        out.append("Operator table() {")
-        out.append("    Operator op;")
-        out.append(f"    op.name = {quoted(table.name)};")
-        lead, rest = table.lead
-        out += [f"    op.lead = {op.tensor(lead)};", f"    op.lead_rest = {rest};"]
-        out.append("    op.tensors = {")
-        out += [f"        {op.tensor_row(t)}," for t in table.tensors]
-        out.append("    };")
-        spelled = ", ".join(quoted(a.acl or a.name) for a in table.attrs)
-        out.append(f"    op.attrs = {{{spelled}}};")
-        for soc, checks in table.op_api.items():
-            workspace = op.formula(table.tiling[soc].workspace)
-            out.append(f"    op.rules[{quoted(soc)}] = {{{lists[checks]}(), {workspace}}};")
-        out += ["    return op;", "}", "", f"}}  // namespace {name}", ""]
-    out += ["}  // namespace", "", "const std::vector<Operator> &operators() {"]
-    rows = ", ".join(f"{snake(name)}::table()" for name in spec.OPERATORS)
-    out.append(f"    static const auto *all = new std::vector<Operator>{{{rows}}};")
+    for symbol, text in table.symbols.items():
+        out.append(f"inline wide {symbol}(const Call &c) {{ return {op.value(text)}; }}")
+    out.append("")
+    lists: dict[Any, str] = {}
+    for soc, checks in table.op_api.items():
+        if checks in lists:
+            continue
+        lists[checks] = f"checks_{soc}"
+        out.append(f"std::vector<Check> checks_{soc}() {{")
+        out.append("    return {")
+        out += [f"        {op.check(check)}," for check in checks]
+        out += ["    };", "}", ""]
+    out += ["}  // namespace", "", f"Operator {snake(table.name)}_table() {{"]
+    out.append("    Operator op;")
+    out.append(f"    op.name = {quoted(table.name)};")
+    lead, rest = table.lead
+    out += [f"    op.lead = {op.tensor(lead)};", f"    op.lead_rest = {rest};"]
+    out.append("    op.tensors = {")
+    out += [f"        {op.tensor_row(t)}," for t in table.tensors]
+    out.append("    };")
+    spelled = ", ".join(quoted(a.acl or a.name) for a in table.attrs)
+    out.append(f"    op.attrs = {{{spelled}}};")
+    for soc, checks in table.op_api.items():
+        workspace = op.formula(table.tiling[soc].workspace)
+        out.append(f"    op.rules[{quoted(soc)}] = {{{lists[checks]}(), {workspace}}};")
+    out += ["    return op;", "}", "", "}  // namespace aclnn", ""]
+    return "\n".join(out)
+
+
+def tables() -> str:
+    """csrc/aclnn/tables.cpp."""
+    out = [f"// {NOTICE}", "// clang-format off: a row a line", '#include "check.h"', ""]
+    out += ["namespace aclnn {", ""]
+    names = [f"{snake(name)}_table()" for name in spec.OPERATORS]
+    out += [*(f"Operator {name};" for name in names), ""]
+    out += ["const std::vector<Operator> &operators() {"]
+    out.append(f"    static const auto *all = new std::vector<Operator>{{{', '.join(names)}}};")
     out += ["    return *all;", "}", "", "const std::vector<Chip> &chips() {"]
     rows = ", ".join(
         f"{{{quoted(soc)}, {', '.join(map(str, platform.platform_of(soc)))}}}" for soc in spec.SOCS
@@ -398,6 +403,7 @@ def header(table: Any, api: Any) -> str:
 def files() -> dict[Path, str]:
     made = {Path("csrc/aclnn/tables.cpp"): tables(), Path("csrc/aclnn/entries.cpp"): entries()}
     for table in spec.OPERATORS.values():
+        made[Path("csrc/aclnn/tables") / f"{snake(table.name)}.cpp"] = table_file(table)
         for api in table.apis:
             made[Path("include/aclnnop") / header_name(api)] = header(table, api)
     return made
@@ -408,6 +414,7 @@ def main(arguments: list[str]) -> int:
     for path, text in files().items():
         target = ROOT / path
         if arguments != ["--check"]:
+            target.parent.mkdir(exist_ok=True)
             target.write_text(text, encoding="utf-8")
         elif not target.exists() or target.read_text(encoding="utf-8") != text:
             print(f"{path} differs from what csrc/aclnn/generate.py writes; run it")

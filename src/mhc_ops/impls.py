@@ -37,13 +37,17 @@ _TRITON_DTYPES = {
         *("sinkhorn", "permutation_mix", "stream_head"),
     )
 }
+# The operators that torch_npu has by published names; any may be refused by form (ops/*/npu.py).
+_NPU_ROOMS = ("mhc_pre", "mhc_post")
+_NPU_DEVICE = "npu"
 _OLDEST_TRITON = (3, 6)
-_PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.TORCH, Impl.REFERENCE)
+_PREFERENCE = (Impl.TRITON, Impl.CPU, Impl.NPU, Impl.TORCH, Impl.REFERENCE)
 _WHAT = {
     Impl.REFERENCE: "eager torch in the order of the equations, any device",
     Impl.TORCH: "torch operations over token blocks, any device",
     Impl.CPU: "C++ kernels for CPU tensors",
     Impl.TRITON: "Triton kernels for GPU tensors",
+    Impl.NPU: "torch_npu's operators for NPU tensors, by name alone: never run on an NPU",
 }
 
 
@@ -64,6 +68,23 @@ def obstacle(
         return _native.obstacle()
     if impl is Impl.TRITON:
         return _triton_obstacle(device, dtype, room)
+    if impl is Impl.NPU:
+        return _npu_obstacle(device, dtype, room)
+    return None
+
+
+def _npu_obstacle(device: torch.device, dtype: torch.dtype, room: str) -> str | None:
+    from .ops.common import npu
+
+    if room not in _NPU_ROOMS:
+        return f"torch_npu has no such operator for {room}"
+    missing = npu.is_missing()
+    if missing is not None:
+        return missing
+    if device.type != _NPU_DEVICE:
+        return f"the tensors are on {device}, not on an NPU"
+    if dtype not in npu.DTYPES:
+        return f"its operators take {_listed(npu.DTYPES)}, not {dtype}"
     return None
 
 
@@ -109,8 +130,12 @@ def _automatic(op: str, device: torch.device, dtype: torch.dtype) -> Impl:
 
 
 def _candidates(device: torch.device) -> Sequence[Impl]:
-    """What `auto` considers, the fastest first; never the interpreter, which is for tests."""
-    return [i for i in _PREFERENCE if i is not Impl.TRITON or device.type != "cpu"]
+    """What `auto` considers, the fastest first.
+
+    Never Triton's interpreter, which is for tests, nor what has never run on its device.
+    """
+    left_out = {Impl.NPU} | ({Impl.TRITON} if device.type == "cpu" else set())
+    return [i for i in _PREFERENCE if i not in left_out]
 
 
 def explain(name: str, *args: Tensor | None) -> str:

@@ -14,6 +14,7 @@ class Impl(str, Enum):
     TORCH = "torch"
     CPU = "cpu"
     TRITON = "triton"
+    NPU = "npu"
 
 
 class MhcPreForward(NamedTuple):

@@ -139,6 +139,7 @@ def test_info(mhc_ops):
     works = {i["impl"]: i["obstacle"] is None for i in facts["implementations"]}
     assert works["reference"]
     assert works["torch"]
+    assert "never run on an NPU" in done.out
     assert "aclnnMhcPost  " in done.out
     assert len(facts["operators"]) == 8
     assert facts["operators"]["MhcSinkhorn"] == {

@@ -1,11 +1,14 @@
 """mhc-ops golden: what it writes, and what it refuses."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 import torch
 
-from mhc_ops.tensorfile import read
+from mhc_ops.tensorfile import TensorSet, read, write
 
 SIZES = ("--shape", "T=8,n=4,D=128")
 
@@ -83,3 +86,20 @@ def test_what_it_refuses(mhc_ops, tmp_path, arguments, word):
 def test_a_file_without_a_numeric_case_of_the_operator(mhc_ops, tmp_path, case_file):
     done = mhc_ops("golden", "MhcPre", "--cases", case_file, "--out", tmp_path / "out")
     assert "holds no numeric (st) case of MhcPre" in done.complaint
+
+
+def test_a_run_killed_midway_leaves_nothing_that_reads_as_complete(mhc_ops, tmp_path):
+    out = tmp_path / "goldens"
+    command = (sys.executable, "-m", "mhc_ops.cli", "golden", "MhcPost", "--out", str(out))
+    running = subprocess.Popen([*command, "--shape", "T=2048,n=4,D=256"])
+    while not list(out.glob(".*.part/inputs/x.bin")):  # it has begun to write
+        assert running.poll() is None
+    running.kill()
+    assert running.wait() == -signal.SIGKILL
+    (left,) = out.iterdir()  # the temporary folder alone: no golden under its own name
+    assert left.name.endswith(".part")
+    write(tmp_path / "npu", TensorSet({"y": torch.zeros(1)}))
+    assert "no complete golden" in mhc_ops("judge", tmp_path / "npu", left).complaint
+    again = mhc_ops("golden", "MhcPost", *SIZES, "--out", out)
+    assert again.status == 0
+    assert set(read(f"{again.out.strip()}/truth").tensors) == {"y"}

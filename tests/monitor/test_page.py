@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from mhc_ops.monitor import line_picture, read_run, render_page
-from mhc_ops.monitor.page import line_chart as lines
-from mhc_ops.monitor.page.heat_map import heat_map, matrix
-from mhc_ops.monitor.page.line_chart import Line, line_chart
-from mhc_ops.monitor.page.scales import Scale, colour, scale_of
-from mhc_ops.monitor.page.svg import number
+from mhc_ops.page import line_chart as lines
+from mhc_ops.page.heat_map import heat_map, matrix
+from mhc_ops.page.line_chart import Line, line_chart
+from mhc_ops.page.scales import Scale, colour, scale_of
+from mhc_ops.page.svg import number
 
 
 class Outline(HTMLParser):

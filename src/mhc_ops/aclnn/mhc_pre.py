@@ -23,7 +23,7 @@ from .tensor import aclTensor
 _OUTPUTS = ("hin", "h_post", "h_res", "inv_rms", "h_mix", "h_pre")
 
 
-def _compute(views: Views, attrs: Mapping[str, float]) -> None:
+def compute(views: Views, attrs: Mapping[str, float], impl: str = "auto") -> None:
     alpha = required(views, "alpha")
     if len(alpha) == 2:
         views = {**views, "h_res": None}
@@ -39,6 +39,7 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
         # kernel snapshot that has it win.
         post_eps=attrs["hc_eps"] if len(alpha) == 2 else 0.0,
         precision="hf32" if attrs["op_impl_mode"] == 1 else "fp32",
+        impl=impl,
         out=tuple(views[name] for name in _OUTPUTS),
     )
 
@@ -83,7 +84,7 @@ def aclnnMhcPreGetWorkspaceSize(
             *(hIn, hPost, hRes, invRmsOptional, hMixOptional, hPreOptional),
         ),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 
@@ -125,7 +126,7 @@ def aclnnMhcPreV2GetWorkspaceSize(
             *(hIn, hPost, hRes, invRmsOptional, hMixOptional, hPreOptional),
         ),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 

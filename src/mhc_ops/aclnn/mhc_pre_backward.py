@@ -23,7 +23,7 @@ from .tensor import aclTensor
 _OUTPUTS = ("grad_x", "grad_phi", "grad_alpha", "grad_bias", "grad_gamma")
 
 
-def _compute(views: Views, attrs: Mapping[str, float]) -> None:
+def compute(views: Views, attrs: Mapping[str, float], impl: str = "auto") -> None:
     grad_gamma = views["grad_gamma"]
     if views["gamma"] is None and grad_gamma is not None:
         views = {**views, "grad_gamma": None}
@@ -42,6 +42,7 @@ def _compute(views: Views, attrs: Mapping[str, float]) -> None:
         views["grad_x_post"],
         hc_eps=attrs["hc_eps"],
         precision="hf32" if attrs["op_impl_mode"] == 1 else "fp32",
+        impl=impl,
         out=tuple(views[name] for name in _OUTPUTS),
     )
     if views["gamma"] is None and grad_gamma is not None:
@@ -97,7 +98,7 @@ def aclnnMhcPreBackwardGetWorkspaceSize(
             *(gradX, gradPhi, gradAlpha, gradBias, gradGamma),
         ),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 
@@ -145,7 +146,7 @@ def aclnnMhcPreBackwardV2GetWorkspaceSize(
             *(gradX, gradPhi, gradAlpha, gradBias, gradGamma),
         ),
         (workspaceSize, executor),
-        _compute,
+        compute,
     )
 
 

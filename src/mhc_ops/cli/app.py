@@ -17,11 +17,15 @@ from .demo import demo
 from .describe import describe
 from .golden import golden
 from .info import info
+from .judge import judge
 from .output import BAD_INPUT, GOOD, PipeClosed, complain
 from .report import report
 from .run import run
 
-_COMMANDS = (demo, run, compare, conform, convert, golden, describe, report, info, aclnn_flags)
+_COMMANDS = (
+    *(demo, run, compare, conform, convert, golden, judge),
+    *(describe, report, info, aclnn_flags),
+)
 
 # The base of all complaints about arguments; where it lives depends on the version of typer.
 _USAGE_ERROR: type[Exception] = next(

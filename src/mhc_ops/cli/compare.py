@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 from torch import Tensor
 
-from ..conformance.criteria import CRITERIA, Verdict, canonical_name, judge, published_tolerance
+from ..conformance.comparison import by_name, check_criterion, compare_sets, tolerances_of
+from ..conformance.criteria import CRITERIA, Verdict, published_tolerance
 from ..errors import ArgumentError
-from ..tensorfile import TensorSet, read
+from ..tensorfile import read
 from .output import (
     GOOD,
     NOT_EQUAL,
@@ -43,31 +44,22 @@ def compare(
     as_json: JsonFlag = False,
 ) -> int:
     """Compare two files or folders tensor by tensor; exit 1 when any differs, lacks or is extra."""
-    if criterion not in CRITERIA:
-        raise ArgumentError(f"unknown criterion {criterion!r}; known are {', '.join(CRITERIA)}.")
-    wishes = _tolerances(tolerance or ())
+    check_criterion(criterion)
     a, b = read(got), read(want)
     if not a.tensors and not b.tensors:
         raise ArgumentError(f"{got} and {want} hold no tensors: nothing to compare.")
-    ours, theirs = _by_name(a), _by_name(b)
-    unknown = wishes.keys() - ours.keys() - theirs.keys() - {""}
-    if unknown:
-        raise ArgumentError(f"--tolerance names {sorted(unknown)[0]!r}, which neither side holds.")
+    ours, theirs = by_name(a.tensors), by_name(b.tensors)
+    wishes = tolerances_of(tolerance or (), (*ours, *theirs))
     if op is None and a.op == b.op:
         op = a.op
 
-    common = [name for name in theirs if name in ours]
-    missing = [name for name in theirs if name not in ours]
-    extra = [name for name in ours if name not in theirs]
-    verdicts: list[Verdict] = []
-    with progress(len(common), "comparing") as step:
-        for name in common:
-            p = wishes.get(name, wishes.get(""))
-            if p is None and criterion == "framework":
-                p = published_tolerance(op, name)
-            verdicts.append(judge(ours[name], theirs[name], criterion, name=name, tolerance=p))
-            step()
-    equal = all(verdicts) and not missing and not extra
+    def wished(name: str) -> float | None:
+        p = wishes.get(name, wishes.get(""))
+        return published_tolerance(op, name) if p is None and criterion == "framework" else p
+
+    with progress(len(ours.keys() & theirs.keys()), "comparing") as step:
+        found = compare_sets(ours, theirs, criterion, wished, step)
+    verdicts, missing, extra, equal = found.verdicts, found.missing, found.extra, found.equal
 
     if as_json:
         print_json(
@@ -136,25 +128,3 @@ def _print(
     failed = sum(not v for v in verdicts) + len(missing) + len(extra)
     total = len(verdicts) + len(missing) + len(extra)
     out.print(f"{total - failed} of {total} tensors equal")
-
-
-def _by_name(content: TensorSet) -> dict[str, Tensor]:
-    """Tensors by snake case name, so that gradX meets grad_x; unless two would coincide."""
-    names = [canonical_name(name) for name in content.tensors]
-    if len(set(names)) < len(names):
-        names = list(content.tensors)
-    return dict(zip(names, content.tensors.values(), strict=True))
-
-
-def _tolerances(texts: Sequence[str]) -> dict[str, float]:
-    """Tolerances by snake case name; the one for all others under the empty name."""
-    found: dict[str, float] = {}
-    for text in texts:
-        name, _, number = text.rpartition("=")
-        try:
-            found[canonical_name(name)] = float(number)
-        except ValueError:
-            raise ArgumentError(
-                f"--tolerance expects P or NAME=P, such as grad_x=0.0078125, got {text!r}."
-            ) from None
-    return found

@@ -54,7 +54,7 @@ def demo(
     dtype: Annotated[str, typer.Option(help="Of x: " + ", ".join(DTYPES) + ".")] = "bf16",
     seed: Annotated[int, typer.Option(min=0, max=2**40, help="Of the generated inputs.")] = 0,
     gamma: Annotated[bool, typer.Option(help="Scale x by a gamma before the projection.")] = True,
-    impl: Annotated[str, typer.Option(help="auto, reference, torch, cpu or triton.")] = "auto",
+    impl: Annotated[str, typer.Option(help="auto, reference, torch, cpu, triton or npu.")] = "auto",
     precision: Annotated[str, typer.Option(help="fp32 or hf32.")] = "fp32",
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")] = "cpu",
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each variant.")] = 5,

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from .. import mhc_pre_backward, mhc_pre_forward
+from ..conformance.judging.three_way import CHAIN, Sizes, roundings
 from ..testing import PreInputs, assert_within_budget, max_error, rounding_budget
 from ..types import MhcPreBackward, MhcPreForward
 from .output import dtype_name, shape_name
-
-_CHAIN = 16  # float32 roundings on an element's way besides its sum: gates, products, the last sums
-_HF32_TIE = 2**28  # as so many float32 roundings count 2^-10: sqrt(2^28) * 2^-24
 
 
 class Checked(NamedTuple):
@@ -33,7 +31,7 @@ def bound_in_words(precision: str) -> str:
     """The bound that `check_forward` and `check_backward` apply."""
     words = (
         "|error| <= one rounding of the element to its dtype + the error of float32 eager torch"
-        f" + sqrt(terms of its sum + {_CHAIN}) float32 roundings of the largest element"
+        f" + sqrt(terms of its sum + {CHAIN}) float32 roundings of the largest element"
     )
     if precision == "hf32":
         words += " + 2^-10 of it, for an operand that a tie rounds the other way"
@@ -60,39 +58,35 @@ def backward_from(inputs: PreInputs, saved: MhcPreForward, **options: Any) -> Mh
 
 def check_forward(inputs: PreInputs, got: MhcPreForward, precision: str) -> Iterator[Checked]:
     """Judge the outputs of MhcPre by the reference in float64."""
-    n, d = inputs.x.shape[-2:]
     options: dict[str, Any] = {"impl": "reference", "precision": precision}
     truth = mhc_pre_forward(*inputs.double().forward_args, **options)
     eager = mhc_pre_forward(*_single(inputs).forward_args, **options)
     for name in MhcPreForward._fields:
-        yield _judge(name, (got, eager, truth), n * d, 1.0, precision)
+        yield _judge("MhcPre", name, (got, eager, truth), inputs, 1.0, precision)
 
 
 def check_backward(
     inputs: PreInputs, saved: MhcPreForward, got: MhcPreBackward, precision: str
 ) -> Iterator[Checked]:
     """Judge the gradients by the reference in float64 on the same saved tensors."""
-    tokens, _, d = inputs.x.shape
-    rows = inputs.phi.shape[0]
-    terms = {
-        "grad_x": d + rows,
-        "grad_phi": d + tokens,
-        "grad_alpha": d + tokens * rows,
-        "grad_bias": d + tokens,
-        "grad_gamma": d + tokens * rows,
-    }
     options: dict[str, Any] = {"impl": "reference", "precision": precision}
     wide = MhcPreForward(*(None if t is None else t.double() for t in saved))  # type: ignore[arg-type]  # None stays where it was
     truth = backward_from(inputs.double(), wide, **options)
     eager = backward_from(_single(inputs), saved, **options)
     for name in MhcPreBackward._fields:
         if getattr(got, name) is not None:
-            size = 1.0 if name == "grad_x" else math.sqrt(tokens)
-            yield _judge(name, (got, eager, truth), terms[name], size, precision)
+            size = 1.0 if name == "grad_x" else math.sqrt(len(inputs.x))
+            results = (got, eager, truth)
+            yield _judge("MhcPreBackward", name, results, inputs, size, precision)
 
 
 def _judge(
-    name: str, results: tuple[Any, Any, Any], terms: int, size: float, precision: str
+    op: str,
+    name: str,
+    results: tuple[Any, Any, Any],
+    inputs: PreInputs,
+    size: float,
+    precision: str,
 ) -> Checked:
     """Three-way check of an output: of the operator, of float32 eager, of float64.
 
@@ -100,11 +94,13 @@ def _judge(
     elements all happen to cancel, the largest of them says nothing about their roundings.
     """
     got, eager, truth = (getattr(result, name) for result in results)
-    roundings = terms + _CHAIN + (_HF32_TIE if precision == "hf32" else 0)
+    tokens, n, d = inputs.x.shape
+    sizes = Sizes(tokens, n, d, len(inputs.phi), 0)
+    terms = roundings(op, name, sizes, precision == "hf32")
     scale = max(float(truth.abs().max()), size)
     failure = ""
     try:
-        assert_within_budget(name, got, eager, truth, terms=roundings, scale=scale)
+        assert_within_budget(name, got, eager, truth, terms=terms, scale=scale)
     except AssertionError as error:
         failure = str(error)
     return Checked(
@@ -113,7 +109,7 @@ def _judge(
         shape_name(got),
         dtype_name(got),
         max_error(got, truth),
-        max_error(eager, truth) + rounding_budget(got.dtype, roundings) * scale,
+        max_error(eager, truth) + rounding_budget(got.dtype, terms) * scale,
         max_error(eager, truth),
         failure,
     )

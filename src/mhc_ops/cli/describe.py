@@ -1,18 +1,19 @@
 """mhc-ops describe: an operator's parameters, shapes, chip rules and order of checks."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from ..aclnn.codes import STATUS_BY_NAME
 from ..aclnn.spec import OPERATORS
 from ..aclnn.spec.language import Check, OperatorSpec, Tiling
 from ..errors import ArgumentError
+from . import operator_facts as facts
 from .checks_in_words import in_words
 from .operators import fold_operator
+from .operators_page import operator_section, operators_page
 from .output import GOOD, JsonFlag, console, print_json, table
 
 
@@ -20,9 +21,17 @@ def describe(
     op: Annotated[
         str | None, typer.Argument(metavar="OP", help="An operator; without one, all are listed.")
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As Markdown; without OP, all of docs/operators.md.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Print what the aclnn table says about an operator."""
+    if markdown and as_json:
+        raise ArgumentError("describe: give --markdown or --json, not both.")
+    if markdown:
+        print(operators_page() if op is None else operator_section(_find(op)), end="")
+        return GOOD
     if op is None:
         _list(as_json)
         return GOOD
@@ -53,93 +62,30 @@ def _list(as_json: bool) -> None:
 def _print(out: Console, spec: OperatorSpec) -> None:
     out.print(f"{spec.name}: {spec.doc}")
     for api in spec.apis:
-        out.print(f"\n{api.name}GetWorkspaceSize({_parameters(spec, api.parameters)},")
-        out.print("    workspaceSize, executor)")
+        first, *rest = facts.prototype(spec, api)
+        out.print(f"\n{first}")
+        out.print("\n".join(rest))
     out.print()
-    tensors = [
-        (
-            t.name,
-            t.acl,
-            t.kind + (", optional" if t.optional else ""),
-            f"as {t.same_dtype_as}" if t.same_dtype_as else " or ".join(t.dtypes),
-            "[" + ", ".join(t.shape.split()) + "]",
-            t.doc,
-        )
-        for t in spec.tensors
-    ]
-    out.print(table(("tensor", "aclnn", "", "dtype", "shape", ""), tensors))
-    sizes = "; ".join(f"{name} = {formula}" for name, formula in spec.symbols.items())
-    out.print(f"with {sizes}; *lead is [B, S] or [T], from {spec.lead[0]};")
-    out.print("*t is the whole shape of tensor t, ?t as many unknown dimensions")
+    out.print(table(facts.TENSOR_HEADS, facts.tensor_rows(spec)))
+    out.print("\n".join(facts.symbol_lines(spec)))
     out.print()
-    attrs = [
-        (a.name, a.acl or "(not in the call)", a.type, str(a.default), a.doc) for a in spec.attrs
-    ]
-    out.print(table(("attribute", "aclnn", "type", "default", ""), attrs))
+    out.print(table(facts.ATTRIBUTE_HEADS, facts.attribute_rows(spec)))
     out.print()
-    out.print(table(("soc", "limits"), spec.limits.items()))
-    for socs, checks in _shared(spec.op_api):
-        _print_checks(out, f"First call on {socs}, in this order:", checks, STATUS_BY_NAME)
+    out.print(table(facts.LIMIT_HEADS, spec.limits.items()))
+    for socs, checks in facts.shared(spec.op_api):
+        _print_checks(out, f"First call on {socs}, in this order:", checks, codes=True)
     _print_checks(out, "Infershape, GRAPH_FAILED unless:", spec.infershape.checks)
-    for name, forms in spec.infershape.outputs.items():
-        options = " or ".join(
-            f"[{', '.join(form.shape.split())}]" + (f" when {form.when}" if form.when else "")
-            for form in forms
-        )
-        out.print(f"  {name} is {options}")
-    if spec.infershape.note:
-        out.print(f"  {spec.infershape.note}")
-    tilings = [(f"on {socs}", tiling) for socs, tiling in _shared(spec.tiling)]
-    if spec.unnamed_tiling:
-        tilings.append(("of unit tests that name no chip", spec.unnamed_tiling))
-    for where, tiling in tilings:
+    for line in facts.infershape_lines(spec):
+        out.print(f"  {line}")
+    for where, tiling in facts.tilings(spec):
         _print_checks(out, f"Tiling {where}, GRAPH_FAILED unless, in this order:", tiling.checks)
-        _print_tiling(out, tiling)
+        for line in facts.tiling_lines(tiling):
+            out.print(f"  {line}")
 
 
-def _print_checks(
-    out: Console, title: str, checks: Iterable[Check], codes: Mapping[str, int] | None = None
-) -> None:
-    """A numbered list; `codes` are the statuses by the short names that checks use."""
+def _print_checks(out: Console, title: str, checks: Iterable[Check], codes: bool = False) -> None:
     out.print(f"\n{title}")
-    rows = []
-    for number, check in enumerate(checks, 1):
-        when = f" (when {check.when})" if check.when else ""
-        note = f"; {check.note}" if check.note else ""
-        code = f"{codes[check.code]} {check.code}" if codes else ""
-        rows.append((str(number), in_words(check) + when + note, code))
-    out.print(table((">", "", ""), rows, header=False))
-
-
-def _print_tiling(out: Console, tiling: Tiling) -> None:
-    published = {"exact": "", "bound": f" (published: more than {tiling.bound})"}
-    rule = published.get(tiling.workspace_rule, " (ours, unpublished)")
-    out.print(f"  workspace = {tiling.workspace}{rule}")
-    if tiling.key:
-        out.print(f"  tiling key = {tiling.key}")
-    for name, formula in tiling.data.items():
-        out.print(f"  {name} = {formula}")
-    if tiling.note:
-        out.print(f"  {tiling.note}")
-
-
-def _parameters(spec: OperatorSpec, names: Iterable[str]) -> str:
-    """Parameters in aclnn spelling."""
-    found = (spec.tensor(name) or spec.attr(name) for name in names)
-    return ", ".join(item.acl for item in found if item)
-
-
-def _shared(rules: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Rules by SoC, those of several chips once."""
-    groups: list[tuple[list[str], Any]] = []
-    for soc, rule in rules.items():
-        same = next((socs for socs, other in groups if other == rule), None)
-        if same is None:
-            groups.append(([soc], rule))
-        else:
-            same.append(soc)
-    for socs, rule in groups:
-        yield ", ".join(socs), rule
+    out.print(table((">", "", ""), facts.check_rows(checks, codes), header=False))
 
 
 def _as_json(spec: OperatorSpec) -> dict[str, Any]:

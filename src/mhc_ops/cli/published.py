@@ -1,23 +1,16 @@
 """Operators that `run` takes from their aclnn tables: names, attributes, sizes of the outputs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..aclnn import (
-    infer_shape,
-    mhc_post,
-    mhc_post_backward,
-    mhc_pre_sinkhorn,
-    mhc_pre_sinkhorn_backward,
-    mhc_sinkhorn,
-    mhc_sinkhorn_backward,
-)
+from ..aclnn import infer_shape
 from ..aclnn.codes import DTYPE_NAMES
+from ..aclnn.compute import COMPUTE
 from ..aclnn.host import is_of_type
 from ..aclnn.spec import OPERATORS
 from ..aclnn.spec.language import OperatorSpec
@@ -41,7 +34,6 @@ class PublishedOperator:
     """
 
     name: str
-    compute: Callable[[dict[str, Tensor | None], Mapping[str, float], str], None]
     function: str
 
     @property
@@ -103,7 +95,7 @@ class PublishedOperator:
                 wide = first.dtype is torch.float64
                 dtype = torch.float64 if wide else _DTYPES[found.dtypes[name]]
                 views[name] = torch.empty(shape, dtype=dtype, device=first.device)
-        self.compute(views, keywords, impl)
+        COMPUTE[self.name](views, keywords, impl)
         return {name: views[name] for name in found.shapes}
 
     def chosen(self, inputs: Mapping[str, Tensor], impl: str) -> Impl:
@@ -118,12 +110,10 @@ class PublishedOperator:
 
 
 PUBLISHED = (
-    PublishedOperator("MhcPost", mhc_post.compute, "mhc_post_forward"),
-    PublishedOperator("MhcPostBackward", mhc_post_backward.compute, "mhc_post_backward"),
-    PublishedOperator("MhcSinkhorn", mhc_sinkhorn.compute, "sinkhorn_forward"),
-    PublishedOperator("MhcSinkhornBackward", mhc_sinkhorn_backward.compute, ""),
-    PublishedOperator("MhcPreSinkhorn", mhc_pre_sinkhorn.compute, "mhc_pre_forward"),
-    PublishedOperator(
-        "MhcPreSinkhornBackward", mhc_pre_sinkhorn_backward.compute, "mhc_pre_backward"
-    ),
+    PublishedOperator("MhcPost", "mhc_post_forward"),
+    PublishedOperator("MhcPostBackward", "mhc_post_backward"),
+    PublishedOperator("MhcSinkhorn", "sinkhorn_forward"),
+    PublishedOperator("MhcSinkhornBackward", ""),
+    PublishedOperator("MhcPreSinkhorn", "mhc_pre_forward"),
+    PublishedOperator("MhcPreSinkhornBackward", "mhc_pre_backward"),
 )

@@ -28,7 +28,7 @@ def run(
         list[str] | None,
         typer.Option("--attr", metavar="NAME=VALUE", help="Attribute, wins over the file's."),
     ] = None,
-    impl: Annotated[str, typer.Option(help="auto, reference, torch, cpu or triton.")] = "auto",
+    impl: Annotated[str, typer.Option(help="auto, reference, torch, cpu, triton or npu.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="fp32 or hf32.")] = None,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")] = "cpu",
     as_json: JsonFlag = False,

@@ -20,8 +20,8 @@ from ..aclnn.host import attributes
 from ..aclnn.spec import OPERATORS, evaluate
 from ..aclnn.spec.language import OperatorSpec, TensorSpec
 from ..aclnn.tensor import TORCH_DTYPES
-from ..errors import ArgumentError
-from ..tensorfile import TensorSet, write
+from ..errors import ArgumentError, FileError
+from ..tensorfile import TensorSet, read, write
 from ..tensorfile.atomic import replacing
 from ..testing.budgets import round_to
 from .cases import Case, CaseFileError, parse_case
@@ -227,3 +227,49 @@ def write_golden(golden: Golden, folder: Path, form: str = "folder") -> None:
         temporary.mkdir()
         for name, content in golden._asdict().items():
             write(temporary / f"{name}{_ENDINGS[form]}", content)
+
+
+def read_golden(folder: Path) -> Golden:
+    """Read what `write_golden` wrote, in any of its formats.
+
+    Raises FileError, in one sentence, for a folder that is no golden or only part of one.
+    """
+    if not folder.is_dir():
+        raise FileError(f"{folder}: is no folder; a golden is one, written by mhc-ops golden.")
+    inputs, expected, truth = (_read_set(folder, name) for name in Golden._fields)
+    table = OPERATORS.get(inputs.op or "")
+    if table is None or {expected.op, truth.op} != {inputs.op}:
+        ops = ", ".join(str(part.op) for part in (inputs, expected, truth))
+        raise FileError(f"{folder}: its three sets must name one known operator, they name {ops}.")
+    known = table.names("input")
+    wrong = [f"{name} is unknown" for name in inputs.tensors if name not in known]
+    for spec in table.tensors:
+        if spec.kind == "input" and not spec.optional and spec.name not in inputs.tensors:
+            wrong.append(f"{spec.name} is missing")
+    if wrong:
+        raise FileError(
+            f"{folder}: {wrong[0]} among the inputs; {table.name} has {', '.join(known)}."
+        )
+    if set(expected.tensors) != set(truth.tensors):
+        raise FileError(f"{folder}: expected and truth hold different outputs.")
+    for name, tensor in truth.tensors.items():
+        if tensor.dtype != torch.float64 or tensor.shape != expected.tensors[name].shape:
+            raise FileError(
+                f"{folder}: the truth of {name} must be float64 in the shape of expected, "
+                f"{list(expected.tensors[name].shape)}."
+            )
+    if not truth.tensors:
+        raise FileError(f"{folder}: holds no outputs, there is nothing to judge by.")
+    return Golden(inputs, expected, truth)
+
+
+def _read_set(folder: Path, name: str) -> TensorSet:
+    found = [folder / f"{name}{_ENDINGS[form]}" for form in FORMATS]
+    present = [path for path in found if path.exists()]
+    if len(present) != 1:
+        held = "none of" if not present else "more than one of"
+        raise FileError(
+            f"{folder}: is no complete golden: it holds {held} "
+            f"{', '.join(path.name for path in found)}; write it again with mhc-ops golden."
+        )
+    return read(present[0])

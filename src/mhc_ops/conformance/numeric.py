@@ -12,11 +12,11 @@ from torch import Tensor
 from .. import aclnn
 from ..aclnn.host import attributes
 from ..aclnn.spec.language import OperatorSpec, TensorSpec
-from ..testing.budgets import round_to, rounding_budget, unit_roundoff
 from .cases import Case, CaseFileError
-from .criteria import Tolerance, judge, published_tolerance
+from .criteria import judge, published_tolerance
 from .draws import NUMBER, draw_inputs, torch_dtype
 from .layers import Finding, api_of, first_phase, status_problem
+from .tolerances import attainable, overflowing, published_criterion
 from .truth import TRUTHS
 
 Inputs = dict[str, Tensor | None]
@@ -91,14 +91,13 @@ def _judge_outputs(
         elif name in truth and not truth[name].isfinite().all():
             problems.append(f"bad case: the float64 truth of {name} is not finite")
         elif name in truth:
-            criterion = "pre-sinkhorn" if case.op == "MhcPreSinkhorn" else "framework"
             stated = tolerances.get(name, published_tolerance(case.op, name))
             verdict = judge(
                 outputs[name],
-                _overflowing(truth[name], outputs[name].dtype),
-                criterion,
+                overflowing(truth[name], outputs[name].dtype),
+                published_criterion(case.op),
                 name=name,
-                tolerance=_attainable(case, name, stated, outputs[name], inputs, truth[name]),
+                tolerance=attainable(case.op, name, stated, outputs[name], inputs, truth[name]),
                 same_dtype=False,
             )
             if not verdict:
@@ -106,39 +105,6 @@ def _judge_outputs(
     if zeros == "all zeros" and inputs.get("gamma") is None and outputs["grad_gamma"].any():
         problems.append("grad_gamma is not all zeros without gamma")
     return Finding("; ".join(problems), tuple(expected))
-
-
-def _overflowing(truth: Tensor, dtype: torch.dtype) -> Tensor:
-    """The truth with infinities where it is beyond the output's dtype: no result saturates."""
-    rounded = round_to(truth, dtype)
-    return torch.where(rounded.isinf(), rounded.double(), truth)
-
-
-def _attainable(
-    case: Case,
-    name: str,
-    stated: float | None,
-    got: Tensor,
-    inputs: Inputs,
-    truth: Tensor,
-) -> Tolerance:
-    """Absolute and relative tolerance: what is stated, but no less than FP32 can attain.
-
-    The published tests compare with results of the same dtype, so some state 1e-4 for BF16, which
-    one rounding exceeds: the relative part is at least that rounding. And they draw x of
-    MhcPreSinkhorn up to 1e5: sums of n*D products reach 1e5 and cancel, and where little is left no
-    FP32 accumulation is within 1e-4: the absolute part is at least what adding them costs.
-    """
-    own = 1e-3 if got.dtype is torch.float16 else 1e-4
-    tolerance = own if stated is None else stated
-    absolute = relative = tolerance
-    if got.dtype in (torch.float16, torch.bfloat16):
-        relative = max(relative, unit_roundoff(got.dtype))
-    phi = inputs.get("phi")
-    if case.op == "MhcPreSinkhorn" and name == "hc_before_norm" and phi is not None:
-        cost = rounding_budget(got.dtype, phi.shape[1]) * float(truth.abs().max())
-        absolute = max(absolute, cost)
-    return absolute, relative
 
 
 def _output(case: Case, table: OperatorSpec, key: str) -> TensorSpec:

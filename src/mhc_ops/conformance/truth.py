@@ -2,7 +2,8 @@
 
 Independent of the implementations on purpose: the kit trusts only the equations. Every function
 takes the case's tensors by snake case name (None where null) and the attributes, and returns the
-outputs in float64 by name. With op_impl_mode 1 the matmuls' operands are rounded as HF32 does.
+outputs in float64 by name. With op_impl_mode 1 the matmuls' operands are rounded as HF32 does (the
+sinkhorn pair has no such attribute, but takes it here: somebody may switch the mode on by mistake).
 """
 
 from __future__ import annotations
@@ -46,11 +47,16 @@ def _scaled(x: Tensor, gamma: Tensor | None, attrs: Attrs) -> Tensor:
 
 
 def mhc_pre(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
-    x, phi, alpha, bias = _need(tensors, "x", "phi", "alpha", "bias")
-    n = x.shape[-2]
-    residual = len(alpha) == 3
+    x, phi = _need(tensors, "x", "phi")
     inv_rms = (x.square().mean((-2, -1)) + attrs["norm_eps"]) ** -0.5
     h_mix = _scaled(x, _wide(tensors["gamma"]), attrs) @ _operands(attrs)(phi).T
+    return gates(tensors, attrs, h_mix, inv_rms)
+
+
+def gates(tensors: Tensors, attrs: Attrs, h_mix: Tensor, inv_rms: Tensor) -> dict[str, Tensor]:
+    """The rest of MhcPre, from the projection and the inverse root mean square."""
+    x, alpha, bias = _need(tensors, "x", "alpha", "bias")
+    n, residual = x.shape[-2], len(alpha) == 3
     w = h_mix * inv_rms.unsqueeze(-1)
     h_pre = torch.sigmoid(alpha[0] * w[..., :n] + bias[:n]) + attrs["hc_eps"]
     h_post = 2 * torch.sigmoid(alpha[1] * w[..., n : 2 * n] + bias[n : 2 * n])
@@ -183,7 +189,7 @@ _BY_TOKEN = ("hin", "h_post", "h_res", "h_pre", "hc_before_norm", "inv_rms")
 
 
 def _pre_sinkhorn_block(tensors: Tensors, attrs: Attrs) -> dict[str, Tensor]:
-    pre = mhc_pre({**tensors, "gamma": None}, {**attrs, "op_impl_mode": 0})
+    pre = mhc_pre({**tensors, "gamma": None}, {"op_impl_mode": 0, **attrs})
     norms, sums = iterates(pre["h_res"], int(attrs["num_iters"]), attrs["hc_eps"])
     norm_out, sum_out = torch.stack(norms), torch.stack(sums)
     norm_out[0] += attrs["hc_eps"]
@@ -219,7 +225,7 @@ def mhc_pre_sinkhorn_backward(tensors: Tensors, attrs: Attrs) -> dict[str, Tenso
         "gamma": None,
         "grad_x_post": None,
     }
-    found = mhc_pre_backward({**tensors, **pre}, {"hc_eps": eps, "op_impl_mode": 0})
+    found = mhc_pre_backward({**tensors, **pre}, {"hc_eps": eps, "op_impl_mode": 0, **attrs})
     return {name: found[name] for name in ("grad_x", "grad_phi", "grad_alpha", "grad_bias")}
 
 

@@ -33,7 +33,7 @@ def load(path: Path) -> TensorSet:
     entries = described.get("tensors")
     if not isinstance(entries, dict):
         raise FileError('manifest.json must have an object "tensors"')
-    tensors = {name: _tensor(path, name, entry) for name, entry in entries.items()}
+    tensors = {name: tensor_of(path, name, entry) for name, entry in entries.items()}
     return TensorSet(tensors, op, attrs_of(described.get("attrs")))
 
 
@@ -54,7 +54,8 @@ def save(path: Path, content: TensorSet) -> None:
     (path / "manifest.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
 
 
-def _tensor(folder: Path, name: str, entry: Any) -> Tensor:
+def tensor_of(folder: Path, name: str, entry: Any) -> Tensor:
+    """One tensor by its entry in a manifest. Raises FileError, without the folder's name."""
     if not isinstance(entry, dict):
         raise FileError(f"manifest.json: {name} must be an object of file, dtype and shape")
     shape = entry.get("shape")

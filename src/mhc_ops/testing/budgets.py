@@ -35,7 +35,7 @@ def max_error(got: Tensor, truth: Tensor) -> float:
     _same_shape("got", got, truth)
     if not truth.numel():
         return 0.0
-    return float(_errors(got, truth).max())
+    return float(absolute_errors(got, truth).max())
 
 
 def assert_within_budget(
@@ -61,17 +61,11 @@ def assert_within_budget(
     _same_shape(name, got, truth)
     if not truth.numel():
         return
-    finite = truth[truth.isfinite()].abs()
-    if scale is None:
-        scale = float(finite.max()) if finite.numel() else 0.0
-    own_rounding = unit_roundoff(got.dtype)
     eager_error = max_error(eager, truth)
     if math.isinf(eager_error):
         raise AssertionError(f"{name}: eager is not finite where the truth is, so it bars nothing")
-    bar = eager_error + (rounding_budget(got.dtype, terms) - own_rounding) * scale
-    errors = _errors(got, truth)
-    half_spacing = torch.finfo(got.dtype).smallest_normal * own_rounding
-    allowed = truth.abs().nan_to_num(nan=0.0, posinf=0.0) * own_rounding + half_spacing + bar
+    errors = absolute_errors(got, truth)
+    allowed = allowed_errors(got.dtype, eager_error, truth, terms=terms, scale=scale)
     excess = errors - allowed
     worst = int(excess.argmax())
     if float(excess.flatten()[worst]) > 0:
@@ -80,6 +74,28 @@ def assert_within_budget(
             f"{truth.flatten()[worst]!s}: error {errors.flatten()[worst]:.3e}, allowed "
             f"{allowed.flatten()[worst]:.3e} (eager float32 {eager_error:.3e})"
         )
+
+
+def allowed_errors(
+    dtype: torch.dtype,
+    eager_error: float,
+    truth: Tensor,
+    *,
+    terms: int,
+    scale: float | None = None,
+) -> Tensor:
+    """The largest error each element of a result in `dtype` may have, in float64.
+
+    Args:   eager_error: largest error of the eager float32 run; the others as for
+                `assert_within_budget`.
+    """
+    finite = truth[truth.isfinite()].abs()
+    if scale is None:
+        scale = float(finite.max()) if finite.numel() else 0.0
+    own_rounding = unit_roundoff(dtype)
+    bar = eager_error + (rounding_budget(dtype, terms) - own_rounding) * scale
+    half_spacing = torch.finfo(dtype).smallest_normal * own_rounding
+    return truth.abs().nan_to_num(nan=0.0, posinf=0.0) * own_rounding + half_spacing + bar
 
 
 def round_to(truth: Tensor, dtype: torch.dtype) -> Tensor:
@@ -113,7 +129,8 @@ def _same_shape(name: str, got: Tensor, truth: Tensor) -> None:
         raise AssertionError(f"{name}: shape {tuple(got.shape)}, expected {tuple(truth.shape)}")
 
 
-def _errors(got: Tensor, truth: Tensor) -> Tensor:
+def absolute_errors(got: Tensor, truth: Tensor) -> Tensor:
+    """|got - truth| in float64; inf where a NaN or an infinity is on one side only."""
     wide = got.detach().double()
     same = (wide == truth) | (wide.isnan() & truth.isnan())
     return (wide - truth).abs().nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(same, 0.0)

@@ -1,1 +1,1 @@
-"""The page of a run: SVG and CSS written here, nothing fetched, no script."""
+"""The page of a run, built from mhc_ops.page."""

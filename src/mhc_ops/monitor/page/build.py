@@ -2,10 +2,10 @@
 
 from html import escape
 
+from ...page.document import document
+from ...page.svg import tag
 from ..run import Run
 from . import sections
-from .style import CSS
-from .svg import tag
 
 
 def render_page(run: Run, title: str | None = None) -> str:
@@ -16,7 +16,6 @@ def render_page(run: Run, title: str | None = None) -> str:
     """
     title = title or run.path.resolve().parent.name or run.path.name
     body = [
-        tag("h1", escape(title)),
         tag("p", escape(sections.facts(run))),
         *(tag("p", escape(note), class_="note") for note in run.notes),
         sections.tiles(run),
@@ -29,11 +28,4 @@ def render_page(run: Run, title: str | None = None) -> str:
         sections.layers(run),
         tag("footer", "Drawn by mhc-ops report. Point at a dot or a cell to read its value."),
     ]
-    head = (
-        '<meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        + tag("title", escape(title))
-        + tag("style", CSS)
-    )
-    page = tag("head", head) + tag("body", tag("main", body))
-    return "<!doctype html>\n" + tag("html", page, lang="en") + "\n"
+    return document(title, body)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
+from ...page.heat_map import heat_map, legend_bar, matrix
+from ...page.line_chart import Line, line_chart
+from ...page.scales import Scale, scale_of
+from ...page.sections import evenly, section, table_of, tiles_of
+from ...page.svg import number, tag
 from ..run import Run, StepRecord
-from .heat_map import heat_map, legend_bar, matrix
-from .line_chart import Line, line_chart
-from .scales import Scale, scale_of
-from .svg import number, tag
 
 MOST_POINTS, MOST_COLUMNS, MOST_MAPS = 400, 100, 64
 GATES = ("h_pre", "h_post")
@@ -44,16 +45,12 @@ def tiles(run: Run) -> str:
         ("largest Sinkhorn defect of the run", worst),
         *((f"{name}, last step", value) for name, value in list(last.values.items())[:3]),
     ]
-    return tag(
-        "div",
-        (tag("div", tag("b", number(v)) + tag("span", escape(n)), class_="tile") for n, v in shown),
-        class_="tiles",
-    )
+    return tiles_of((name, number(value)) for name, value in shown)
 
 
 def values(run: Run) -> str:
     """What the training loop passed to step(), a chart each."""
-    steps = _evenly(run.steps, MOST_POINTS)
+    steps = evenly(run.steps, MOST_POINTS)
     names = dict.fromkeys(name for step in run.steps for name in step.values)
     charts = []
     for name in names:
@@ -61,12 +58,12 @@ def values(run: Run) -> str:
         if held:
             line = Line(name, [s.step for s in held], [s.values[name] for s in held])
             charts.append((name, line_chart([line], "step", name)))
-    return _section("Training", "As the training loop logged it.", charts) if charts else ""
+    return section("Training", "As the training loop logged it.", charts) if charts else ""
 
 
 def gains(run: Run) -> str:
     """Composed residual maps over depth and over steps."""
-    last, steps = run.steps[-1], _evenly(run.steps, MOST_POINTS)
+    last, steps = run.steps[-1], evenly(run.steps, MOST_POINTS)
     depth, names = _depth(last), _names(last)
 
     def over_depth(key: str) -> list[float]:
@@ -121,13 +118,13 @@ def gains(run: Run) -> str:
         "over the streams read, what a signal can grow by. Backward: over the streams written, "
         "what a gradient can grow by. Doubly stochastic maps keep both at 1."
     )
-    return _section("Gain of the composed residual maps", lead, charts)
+    return section("Gain of the composed residual maps", lead, charts)
 
 
 def maps(run: Run) -> str:
     """Mean h_res of each layer at the last step."""
     last = run.steps[-1]
-    chosen = _evenly(list(enumerate(last.layers, 1)), MOST_MAPS)
+    chosen = evenly(list(enumerate(last.layers, 1)), MOST_MAPS)
     entries = [v for _, layer in chosen for row in layer["h_res"] for v in row if math.isfinite(v)]
     scale = Scale(min(0.0, *entries), max(1.0, *entries)) if entries else Scale(0.0, 1.0)
     figures = (
@@ -182,12 +179,12 @@ def gates(run: Run) -> str:
         "h_pre weighs the streams that a sublayer reads, h_post what it writes into each. The band "
         "is one standard deviation over tokens and streams, the dashed lines are the extremes."
     )
-    return _section("Gates", lead, charts)
+    return section("Gates", lead, charts)
 
 
 def defects(run: Run) -> str:
     """How far h_res is from doubly stochastic."""
-    last, steps = run.steps[-1], _evenly(run.steps, MOST_POINTS)
+    last, steps = run.steps[-1], evenly(run.steps, MOST_POINTS)
     xs = [s.step for s in steps]
     words = {"defect_row": "rows (sums over the stream written)"}
     words["defect_column"] = "columns (sums over the stream read)"
@@ -211,7 +208,7 @@ def defects(run: Run) -> str:
         "The largest distance of a row's or column's sum from 1, over all tokens. The side "
         "that Sinkhorn divides last stays at rounding; the other shows how far it has converged."
     )
-    return _section("Sinkhorn defect", lead, charts)
+    return section("Sinkhorn defect", lead, charts)
 
 
 def gradients(run: Run) -> str:
@@ -226,7 +223,7 @@ def gradients(run: Run) -> str:
         if any(math.isfinite(norm(layer)) for s in run.steps for layer in s.layers):
             charts.append((f"{name}, by layer and step", _by_step(run, norm, log=True)))
     lead = "2-norms, colours on a logarithmic scale; grey is zero, absent or not finite."
-    return _section("Gradient norms", lead, charts) if charts else ""
+    return section("Gradient norms", lead, charts) if charts else ""
 
 
 def layers(run: Run) -> str:
@@ -234,28 +231,21 @@ def layers(run: Run) -> str:
     last = run.steps[-1]
     keys = ("gain_forward", "gain_backward", "single_forward", "single_backward", *_DEFECTS)
     heads = ("layer", "name", *(key.replace("_", " ") for key in keys), *GATES)
-    rows = [tag("tr", (tag("th", head) for head in heads))]
+    rows = []
     for depth, layer in enumerate(last.layers, 1):
         numbers = [layer[key] for key in keys] + [layer[gate]["mean"] for gate in GATES]
-        cells = (str(depth), escape(layer["name"]), *(number(v, 5) for v in numbers))
-        rows.append(tag("tr", (tag("td", cell) for cell in cells)))
-    table = tag("div", tag("table", rows), class_="wide")
-    return tag("section", tag("h2", "Layers") + tag("p", f"Step {last.step}.") + table)
+        rows.append((str(depth), escape(layer["name"]), *(number(v, 5) for v in numbers)))
+    lead = tag("p", f"Step {last.step}.")
+    return tag("section", tag("h2", "Layers") + lead + table_of(heads, rows))
 
 
 _DEFECTS = ("defect_row", "defect_column")
 
 
-def _section(title: str, lead: str, charts: Iterable[tuple[str, str]]) -> str:
-    figures = (tag("figure", tag("h3", escape(name)) + chart) for name, chart in charts)
-    body = tag("div", figures, class_="charts")
-    return tag("section", tag("h2", title) + tag("p", lead) + body)
-
-
 def _by_step(
     run: Run, value: Callable[[dict[str, Any]], float], least_span: float = 0.0, log: bool = False
 ) -> str:
-    steps = _evenly(run.steps, MOST_COLUMNS)
+    steps = evenly(run.steps, MOST_COLUMNS)
     cells = [[value(s.layers[i]) for s in steps] for i in range(len(steps[0].layers))]
     flat = [v for row in cells for v in row]
     scale = scale_of(flat, log=log or _wide(flat), least_span=least_span)
@@ -288,10 +278,3 @@ def _names(step: StepRecord) -> list[str]:
 
 def _largest(values: Iterable[float]) -> float:
     return max(values, key=lambda v: math.inf if math.isnan(v) else v)
-
-
-def _evenly(items: Sequence[Any], most: int) -> list[Any]:
-    """At most `most` of the items, with the first and the last."""
-    if len(items) <= most:
-        return list(items)
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...types import Impl
 
-_MODULES = {Impl.TORCH: "blocked", Impl.CPU: "cpu", Impl.TRITON: "triton"}
+_MODULES = {Impl.TORCH: "blocked", Impl.CPU: "cpu", Impl.TRITON: "triton", Impl.NPU: "npu"}
 
 
 @cache

@@ -38,7 +38,7 @@ def mhc_post_forward(
         h_res: [.., N, N] as [from, to], or None for the identity.
         h_out: [.., D], dtype of x, the sublayer's output. h_post: [.., N].
         bias: [D] in h_post's dtype, the sublayer's own bias, or None.
-        impl: "auto", "reference", "torch", "cpu" or "triton"; a named one never falls back.
+        impl: "auto", "reference", "torch", "cpu", "triton" or "npu"; a named one never falls back.
         out: a tensor like x to write into; None allocates one.
 
     Returns:

@@ -62,7 +62,7 @@ def mhc_pre_forward(
             these.
         precision: "fp32", or "hf32" to round the matmul's operands gamma*x and phi to 10 fraction
             bits.
-        impl: "auto", "reference", "torch", "cpu" or "triton"; a named one never falls back.
+        impl: "auto", "reference", "torch", "cpu", "triton" or "npu"; a named one never falls back.
         out: tuple of six tensors to write into, in output order; None entries are allocated.
 
     Returns:

@@ -1,5 +1,6 @@
 """Matrices as coloured cells, with the scale of their colours beside them."""
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -19,8 +20,14 @@ def heat_map(
     x_label: str,
     y_label: str,
     row_titles: Sequence[str] = (),
+    column_titles: Sequence[str] = (),
+    column_ticks: Sequence[int] = (),
 ) -> str:
-    """An SVG of cells[row][column]; the first row is at the bottom, as on an axis of depth."""
+    """An SVG of cells[row][column]; the first row is at the bottom, as on an axis of depth.
+
+    row_titles, column_titles: names for the cells, where they are longer than those at the axes.
+    column_ticks: the columns with a name at the axis; about seven, evenly, by default.
+    """
     width = (WIDTH - LEFT - RIGHT) / len(columns)
     height = (HEIGHT - TOP - BOTTOM) / len(rows)
     parts = []
@@ -28,13 +35,14 @@ def heat_map(
         top = HEIGHT - BOTTOM - (r + 1) * height
         name = row_titles[r] if row_titles else rows[r]
         for c, value in enumerate(values):
-            title = f"{name}, {columns[c]}: {number(value, 6)}"
+            column = column_titles[c] if column_titles else columns[c]
+            title = f"{name}, {column}: {number(value, 6)}"
             parts.append(_cell(value, scale, LEFT + c * width, top, width, height, title))
     for r in _some(len(rows), 8):
         parts.append(
             text(rows[r], LEFT - 8, HEIGHT - BOTTOM - (r + 0.5) * height + 4, anchor="end")
         )
-    for c in _some(len(columns), 7):
+    for c in column_ticks or _some(len(columns), 7):
         parts.append(text(columns[c], LEFT + (c + 0.5) * width, HEIGHT - BOTTOM + 18))
     parts.append(text(x_label, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "label"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
@@ -98,7 +106,7 @@ def _cell(
     value: float, scale: Scale, x: float, y: float, width: float, height: float, title: str
 ) -> str:
     fill = {"fill": colour(scale.at(value))} if scale.shows(value) else {}
-    look = "cell" if fill else "cell none"
+    look = "cell" if fill else "cell bad" if math.isinf(value) else "cell none"
     inner = tag("title", escape(title))
     return tag("rect", inner, x=x, y=y, width=width + 0.3, height=height + 0.3, class_=look, **fill)
 

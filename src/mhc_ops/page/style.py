@@ -39,7 +39,7 @@ text.turned { writing-mode: vertical-rl; }
 .line.s1 { stroke-width: 4; }
 .line.thin { stroke-width: 1.3; stroke-dasharray: 5 4; }
 .dot { fill: var(--c); } .band { fill: var(--c); opacity: 0.16; }
-.paper { fill: var(--paper); } .cell.none { fill: var(--none); }
+.paper { fill: var(--paper); } .cell.none, .cell.bad { fill: var(--none); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 6px 0 0 8px; font-size: 13px; }
 .key { display: inline-block; width: 18px; border-top: 3px solid var(--c); margin-right: 6px;
   vertical-align: middle; } .key.thin { border-top: 2px dashed var(--c); }
