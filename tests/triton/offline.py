@@ -28,6 +28,8 @@ TARGETS = {
 }
 # Bytes that one block may have; sm_80's tiles also serve consumer GPUs, which have 99 KiB.
 SHARED = {"sm_80": 99 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10, "gfx942": 64 << 10}
+# Multiprocessors of A100, H100 and H200, B200, MI300X.
+PROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148, "gfx942": 304}
 _TYPES = {
     torch.bfloat16: "*bf16",
     torch.float16: "*fp16",
@@ -62,7 +64,11 @@ def launches(target, run):
 
     replaced = []
     for module in [m for name, m in sys.modules.items() if name.startswith("mhc_ops.")]:
-        for name, stand_in in (("launch", record), ("target", lambda device: target)):
+        for name, stand_in in (
+            ("launch", record),
+            ("target", lambda device: target),
+            ("processors", lambda device: PROCESSORS[target]),
+        ):
             original = getattr(triton_host, name)
             if module is not triton_host and getattr(module, name, None) is original:
                 replaced.append((module, name, original))

@@ -20,8 +20,21 @@ from .info import info
 from .output import BAD_INPUT, GOOD, PipeClosed, complain
 from .report import report
 from .run import run
+from .tune import tune
 
-_COMMANDS = (demo, run, compare, conform, convert, golden, describe, report, info, aclnn_flags)
+_COMMANDS = (
+    demo,
+    run,
+    compare,
+    conform,
+    convert,
+    golden,
+    describe,
+    report,
+    tune,
+    info,
+    aclnn_flags,
+)
 
 # The base of all complaints about arguments; where it lives depends on the version of typer.
 _USAGE_ERROR: type[Exception] = next(
