@@ -61,7 +61,7 @@ class Stopwatch:
             end.record()
             times.append((begin, end))
         torch.cuda.synchronize()
-        return median(begin.elapsed_time(end) for begin, end in times) * 1e3
+        return float(median(begin.elapsed_time(end) for begin, end in times)) * 1e3
 
 
 def tune(shape: Shape, tokens: int, device: torch.device, timer: Timer) -> Iterator[Tuned]:
@@ -109,13 +109,13 @@ def _calls(
         *("post_bwd_kernel", post.x, 0),
         lambda: mhc_post_backward(*post.backward_args, impl="triton"),
     )
-    both = make_post_pre_inputs(*sizes, dtype=shape.dtype, device=device)
+    both: Any = make_post_pre_inputs(*sizes, dtype=shape.dtype, device=device)
     made = mhc_post_pre_forward(*both[:8], out_bias=both.out_bias, impl="triton")
-    upstream = (both.grad_h_in, both.grad_h_post_next, both.grad_h_res_next)
-    saved = (made.x_next, made.inv_rms, made.h_mix, made.h_pre, made.h_post)
+    grads = (both.grad_x_next, both.grad_h_in, both.grad_h_post_next, both.grad_h_res_next)
+    kept = (made.x_next, made.inv_rms, made.h_mix, made.h_pre, made.h_post)
     yield (
         *("post_pre_bwd_kernel", both.x, rows),
         lambda: mhc_post_pre_backward(
-            *both[:7], both.grad_x_next, *upstream, *saved, both.gamma, impl="triton"
+            *both[:7], *grads, *kept, both.gamma, out_bias=both.out_bias, impl="triton"
         ),
     )

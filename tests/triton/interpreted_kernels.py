@@ -8,8 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
-from mhc_ops import mhc_post_forward, mhc_pre_forward, sinkhorn_forward
-from mhc_ops.ops.common import triton_host
+from mhc_ops import mhc_post_forward, mhc_pre_forward, sinkhorn_forward, tuning
+from mhc_ops.ops.common import triton_host, triton_table
 from mhc_ops.ops.post_pre import triton as post_pre
 from mhc_ops.ops.pre import triton as pre
 from mhc_ops.ops.pre import triton_tiles as tiles
@@ -187,6 +187,43 @@ def test_a_token_of_the_boundary_depends_on_no_other():
     alone = boundary.forward("triton", one)
     got = (*alone, *boundary.backward("triton", one, alone)[:4])
     assert_same_bits(got, [t[65:66] for t in whole])
+
+
+def test_tuning_takes_the_best_candidate_of_each_kernel(tmp_path):
+    """With a stand-in for the timer; the table that it makes is read back."""
+    cpu = torch.device("cpu")
+    favourites = {kernel: tiles[-1] for kernel, tiles in triton_table.CANDIDATES.items()}
+    tried = []
+
+    def timer(call):
+        (*_, (kernel, tile)) = ((k.kernel, t) for k, t in triton_table._trial[-1].items())
+        tried.append((kernel, tile))
+        return 1.0 if tile == favourites[kernel] else 2.0
+
+    shape = tuning.Shape(4, 64, torch.bfloat16)
+    found = {t.key: t for t in tuning.tune(shape, 5, cpu, timer)}
+    assert {k.kernel: t.tile for k, t in found.items()} == favourites
+    assert set(tried) == {(k, t) for k, tiles in triton_table.CANDIDATES.items() for t in tiles}
+    table = {k: t.tile for k, t in found.items()}
+    path = tmp_path / "tiles.json"
+    triton_table.write(path, cpu, table, {k: t.times[t.tile] for k, t in found.items()})
+    assert triton_table.read(path, cpu) == table
+
+
+def test_values_hold_with_every_kernel_at_another_tile():
+    c = make_post_pre_inputs(35, 4, 64)
+    pre_case = make_pre_inputs(35, 4, 64)
+    table = {
+        triton_table.Key(kernel, 4, 64, rows, "bfloat16"): tiles[-1]
+        for kernel, tiles in triton_table.CANDIDATES.items()
+        for rows in (0, 24)
+    }
+    with triton_table.trying(table):
+        check_forward("triton", pre_case)
+        check_backward("triton", pre_case, saved(pre_case))
+        fwd = boundary.forward("triton", c)
+        assert_same_bits(fwd, boundary.chain("triton", c))
+        boundary.backward("triton", c, fwd)
 
 
 def transformers_formula(x, phi, alpha, bias, y, num_iters, eps):

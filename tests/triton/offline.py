@@ -81,11 +81,12 @@ def launches(target, run):
     return found
 
 
-def build(target, launch):
+def specialisation(launch):
+    """What a kernel is compiled for: the type of each argument, constants, what 16 divides."""
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.args, strict=False)) | launch.constants
     unspecialised = {p.name for p in launch.kernel.params if p.do_not_specialize}
-    signature, constants, attributes = {}, {}, {}
+    signature, constants, attributes = [], [], []
     for index, name in enumerate(names):
         value = values[name]
         if (
@@ -93,16 +94,25 @@ def build(target, launch):
             or value is None
             or (type(value) is int and value == 1 and name not in unspecialised)
         ):
-            signature[name], constants[(index,)] = "constexpr", value
+            signature.append((name, "constexpr"))
+            constants.append((index, value))
         elif isinstance(value, torch.Tensor):
-            signature[name] = _TYPES[value.dtype]
-            attributes[(index,)] = [["tt.divisibility", 16]]
+            signature.append((name, _TYPES[value.dtype]))
+            attributes.append(index)
         elif isinstance(value, float):
-            signature[name] = "fp32"
+            signature.append((name, "fp32"))
         else:
-            signature[name] = "i32" if -(2**31) <= value < 2**31 else "i64"
+            signature.append((name, "i32" if -(2**31) <= value < 2**31 else "i64"))
             if value % 16 == 0 and name not in unspecialised:
-                attributes[(index,)] = [["tt.divisibility", 16]]
+                attributes.append(index)
+    return tuple(signature), tuple(constants), tuple(attributes), launch.warps, launch.stages
+
+
+def build(target, launch):
+    signature, constants, attributes, *_ = specialisation(launch)
+    signature = dict(signature)
+    constants = {(index,): value for index, value in constants}
+    attributes = {(index,): [["tt.divisibility", 16]] for index in attributes}
     source = ASTSource(launch.kernel, signature, constants, attributes)
     options = {
         "num_warps": launch.warps,

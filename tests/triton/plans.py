@@ -2,6 +2,7 @@
 
 import torch
 
+from mhc_ops.ops.common import triton_table
 from mhc_ops.ops.lite import checks as lite_checks
 from mhc_ops.ops.lite import triton as lite
 from mhc_ops.ops.post import checks as post_checks
@@ -98,6 +99,24 @@ def run_lite(n, *, tokens=8192):
     lite.backward(sizes, logits, meta(tokens, n, n), grads)
 
 
+def candidate(kernel, tile):
+    """A call whose `kernel` takes a tile that `mhc-ops tune` may choose for it."""
+    rooms = {
+        "pre_mix_fwd_kernel": (run_pre, run_post_pre),
+        "pre_main_bwd_kernel": (run_pre, run_post_pre),
+        "post_pre_bwd_kernel": (run_post_pre,),
+    }.get(kernel, (run_post,))
+    rows = 0 if rooms == (run_post,) else 24
+    entry = triton_table.Key(kernel, 4, 4096, rows, "bfloat16")
+
+    def run():
+        with triton_table.trying({entry: tile}):
+            for room in rooms:
+                room(4, 4096)
+
+    return run
+
+
 # Every kernel once, as the published sizes launch it.
 QUICK = {
     "pre N=4": lambda: run_pre(4, 4096),
@@ -153,4 +172,9 @@ ALL = {
     },
     "sinkhorn N=4, in segments": lambda: run_sinkhorn(4, num_iters=100),
     **{f"lite N={n}": lambda n=n: run_lite(n) for n in (2, 3, 5, 6)},
+}
+CANDIDATES = {
+    f"{kernel} {tuple(tile)}": candidate(kernel, tile)
+    for kernel, tiles in triton_table.CANDIDATES.items()
+    for tile in tiles
 }

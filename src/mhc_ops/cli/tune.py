@@ -36,7 +36,7 @@ def tune(
     if not out.absolute().parent.is_dir():
         raise FileError(f"tune: --out {out} lies in no folder that exists; make it first.")
     from .. import tuning
-    from ..ops.common import triton_table
+    from ..ops.common import triton_host, triton_table
 
     timer = tuning.Stopwatch(where)
     found: list[tuning.Tuned] = []
@@ -54,7 +54,7 @@ def tune(
         print_json({"out": str(out), "device": triton_table.device_name(where), "tiles": rows})
         return GOOD
     show = console()
-    names = (*tuning.Key._fields, *tuning.Tile._fields, "microseconds")
+    names = (*triton_table.Key._fields, *triton_host.Tile._fields, "microseconds")
     show.print(table(names, ([f"{row[name]}" for name in names] for row in rows)))
     show.print(f"{out}; to use it: {triton_table.VARIABLE}={out}")
     return GOOD

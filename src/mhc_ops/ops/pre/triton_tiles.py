@@ -37,20 +37,20 @@ class MainPlan(NamedTuple):
 # Pre and the boundary of two sublayers share _MIX, so that h_mix has the same bits in both; the
 # boundary's kernels have every stream's tile at once.
 _MIX = {
-    "sm_80": (Tile(64, 32, 4, 3), Tile(64, 32, 8, 2), Tile(32, 32, 4, 2)),
+    "sm_80": (Tile(64, 32, 4, 3), Tile(64, 32, 8, 2), Tile(64, 32, 8, 2)),
     "sm_90": (Tile(64, 32, 4, 3), Tile(64, 32, 8, 3), Tile(64, 32, 8, 3)),
     "sm_100": (Tile(64, 64, 8, 3), Tile(64, 64, 8, 3), Tile(64, 32, 8, 3)),
     "gfx942": (Tile(64, 64, 4, 2), Tile(64, 64, 4, 2), Tile(64, 64, 4, 2)),
 }
 # One block of rows of phi stays in registers; several do not fit.
 _MAIN_ONE_BLOCK = {
-    "sm_80": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(32, 32, 4, 2)),
+    "sm_80": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(32, 32, 8, 2)),
     "sm_90": (Tile(64, 128, 8, 3), Tile(32, 64, 8, 2), Tile(32, 64, 8, 2)),
     "sm_100": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(32, 64, 8, 2)),
     "gfx942": (Tile(64, 64, 4, 2), Tile(32, 64, 4, 2), Tile(32, 64, 4, 2)),
 }
 _MAIN_BLOCKS = {
-    "sm_80": (Tile(32, 32, 8, 2), Tile(32, 32, 8, 2), Tile(16, 32, 8, 2)),
+    "sm_80": (Tile(32, 32, 8, 2), Tile(16, 32, 8, 2), Tile(16, 32, 8, 2)),
     "sm_90": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(16, 32, 8, 2)),
     "sm_100": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(16, 64, 8, 2)),
     "gfx942": (Tile(64, 64, 4, 2), Tile(32, 64, 4, 2), Tile(32, 32, 4, 2)),
@@ -102,7 +102,7 @@ def least_programs(processors: int) -> int:
     """From here on a program keeps its columns and walks over all tokens; with fewer, superblocks
     are shared out too, and their sums go through memory.
     """
-    return -(-9 * processors // 20)
+    return -(-2 * processors // 5)
 
 
 def boundary_tile(target: str, dim: int, features: int, x_pieces: int) -> Tile:
