@@ -113,9 +113,8 @@ def _calls(
     made = mhc_post_pre_forward(*both[:8], out_bias=both.out_bias, impl="triton")
     grads = (both.grad_x_next, both.grad_h_in, both.grad_h_post_next, both.grad_h_res_next)
     kept = (made.x_next, made.inv_rms, made.h_mix, made.h_pre, made.h_post)
+    args: Any = (*both[:7], *grads, *kept, both.gamma)
     yield (
         *("post_pre_bwd_kernel", both.x, rows),
-        lambda: mhc_post_pre_backward(
-            *both[:7], *grads, *kept, both.gamma, out_bias=both.out_bias, impl="triton"
-        ),
+        lambda: mhc_post_pre_backward(*args, out_bias=both.out_bias, impl="triton"),
     )

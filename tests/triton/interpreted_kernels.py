@@ -71,7 +71,18 @@ def test_the_interpreter_multiplies_as_matrix_units_do(dtype, precision, low, hi
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"gamma": False}, {"hf32": True}, {"rows": 2}, {"rows": 2, "hf32": True}],
+    [
+        {},
+        *(
+            pytest.param(options, marks=pytest.mark.long)
+            for options in (
+                {"gamma": False},
+                {"hf32": True},
+                {"rows": 2},
+                {"rows": 2, "hf32": True},
+            )
+        ),
+    ],
     ids=str,
 )
 def test_walking_and_adding_superblocks_give_the_same_bits(monkeypatch, options):
@@ -141,7 +152,9 @@ def test_columns_in_several_chunks(monkeypatch):
     assert_same_bits((got.h_mix[:3],), (forward("triton", c).h_mix[:3],))
 
 
-@pytest.mark.parametrize("options", [{}, {"precision": "hf32"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"precision": "hf32"}, marks=pytest.mark.long)], ids=str
+)
 @pytest.mark.parametrize("shape", [(67, 4, 48), (5, 1, 32), (5, 6, 32), (5, 3, 41)], ids=str)
 @pytest.mark.parametrize("h_res", [True, False])
 def test_the_fused_boundary_has_the_bits_of_the_chain(shape, h_res, options):
@@ -210,6 +223,7 @@ def test_tuning_takes_the_best_candidate_of_each_kernel(tmp_path):
     assert triton_table.read(path, cpu) == table
 
 
+@pytest.mark.long
 def test_values_hold_with_every_kernel_at_another_tile():
     c = make_post_pre_inputs(35, 4, 64)
     pre_case = make_pre_inputs(35, 4, 64)
