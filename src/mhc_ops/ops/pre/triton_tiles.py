@@ -44,7 +44,7 @@ _MIX = {
 }
 # One block of rows of phi stays in registers; several do not fit.
 _MAIN_ONE_BLOCK = {
-    "sm_80": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(32, 32, 8, 2)),
+    "sm_80": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(16, 32, 4, 2)),
     "sm_90": (Tile(64, 128, 8, 3), Tile(32, 64, 8, 2), Tile(32, 64, 8, 2)),
     "sm_100": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(32, 64, 8, 2)),
     "gfx942": (Tile(64, 64, 4, 2), Tile(32, 64, 4, 2), Tile(32, 64, 4, 2)),
