@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from ..pre.checks import PreNumbers, PreSizes
     from .checks import BackwardInputs, ForwardInputs
 
-_ALIGNED = (
-    16  # columns; other rows, and float32 of many streams, take more registers than there are
-)
+# The fused kernels hold a tile of every stream: other sizes take more registers than there are.
+_ALIGNED = 16  # columns
 _FUSED_STREAMS, _FUSED_FEATURES = 4, 32
 
 
