@@ -37,7 +37,7 @@ class MainPlan(NamedTuple):
 # Pre and the boundary of two sublayers share _MIX, so that h_mix has the same bits in both; the
 # boundary's kernels have every stream's tile at once.
 _MIX = {
-    "sm_80": (Tile(64, 32, 4, 3), Tile(64, 32, 8, 2), Tile(64, 32, 8, 2)),
+    "sm_80": (Tile(64, 32, 8, 3), Tile(64, 32, 8, 2), Tile(64, 32, 8, 2)),
     "sm_90": (Tile(64, 32, 4, 3), Tile(64, 32, 8, 3), Tile(64, 32, 8, 3)),
     "sm_100": (Tile(64, 64, 8, 3), Tile(64, 64, 8, 3), Tile(64, 32, 8, 3)),
     "gfx942": (Tile(64, 64, 4, 2), Tile(64, 64, 4, 2), Tile(64, 64, 4, 2)),
