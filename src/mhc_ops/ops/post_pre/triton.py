@@ -1,8 +1,8 @@
 """The boundary of two sublayers on GPUs: launches the Triton kernels beside this.
 
 The forward writes x_next while it projects it, and pre's `out` kernel reads it once more for h_in;
-where D is no multiple of 16, or more than four streams are in float32, it runs the kernels of post,
-then those of pre, with the same bits.
+where D is no multiple of 16, or x is float32, it runs the kernels of post, then those of pre, with
+the same bits.
 The backward keeps the gradient of x_next in registers for up to four streams and 32 rows of phi;
 beyond, its tiles do not fit there, and it goes through memory in float32 from pre's kernels to
 post's. Limits as in those rooms.
@@ -11,6 +11,8 @@ post's. Limits as in those rooms.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import torch
 
 from ...types import (
     MhcPostBackward,
@@ -51,7 +53,7 @@ def forward(
     """h_res receives the logits."""
     if sizes.T == 0:
         return
-    if sizes.D % _ALIGNED or (sizes.N > _FUSED_STREAMS and pieces(given.x.dtype) == 3):
+    if sizes.D % _ALIGNED or given.x.dtype == torch.float32:
         _chained_forward(sizes, given, numbers, out)
         return
     x, *steps = token_strides(sizes.lead, given.x)
