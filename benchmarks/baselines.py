@@ -65,6 +65,28 @@ def post(x: Tensor, h_res: Tensor, h_out: Tensor, h_post: Tensor) -> Tensor:
     return (h_res.transpose(-1, -2) @ x.float() + added).to(x.dtype)
 
 
+def pre_sinkhorn(
+    x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor
+) -> tuple[Tensor, ...]:
+    h_in, h_post, logits = pre(x, phi, alpha, bias, gamma)
+    return h_in, h_post, sinkhorn(logits)
+
+
+def post_pre(
+    x: Tensor,
+    h_res: Tensor,
+    h_out: Tensor,
+    h_post: Tensor,
+    phi: Tensor,
+    alpha: Tensor,
+    bias: Tensor,
+    gamma: Tensor,
+) -> tuple[Tensor, ...]:
+    """The end of one sublayer and the begin of the next."""
+    x_next = post(x, h_res, h_out, h_post)
+    return x_next, *pre(x_next, phi, alpha, bias, gamma)
+
+
 def sublayer(x: Tensor, phi: Tensor, alpha: Tensor, bias: Tensor, gamma: Tensor) -> Tensor:
     """A sublayer's mHC part; the sublayer itself hands its input on."""
     h_in, h_post, logits = pre(x, phi, alpha, bias, gamma)

@@ -5,23 +5,27 @@
 
 tests/gpu come first, and no speed is reported on red. Times are medians of CUDA events with the L2
 cache flushed before each run; GB/s counts the fewest bytes the operator can move and stands beside
-a measured copy. Prints a table, writes gpu-DEVICE.json.
+a measured copy. Prints a table, writes gpu-DEVICE.json; a dry run writes nothing. A minute before
+the end nothing new is started, and at the end the process leaves with what it has, status 3.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 
 import mhc_ops
-from mhc_ops.testing import make_post_inputs, make_pre_inputs
+from mhc_ops import tuning
+from mhc_ops.testing import make_post_inputs, make_post_pre_inputs, make_pre_inputs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import baselines, registry
@@ -30,6 +34,7 @@ from benchmarks.registry import Shape
 ROOT = Path(__file__).parent.parent
 SHAPES = (Shape(8192, 4, 4096), Shape(4096, 4, 7168), Shape(1, 4, 7168), Shape(64, 4, 7168))
 TINY = (Shape(5, 4, 64),)
+Timer = Callable[[Callable[[], Any]], float]
 Variants = dict[str, Callable[[], Any]]
 
 
@@ -40,67 +45,84 @@ def main() -> int:
         print("no NVIDIA or AMD GPU here; --dry-run runs the script on the CPU")
         return 2
     end = time.monotonic() + 60 * options.minutes
+    rows: list[dict[str, Any]] = []
+    watch = threading.Timer(60 * options.minutes, _leave, (options, rows))
+    watch.daemon = True
+    watch.start()
     if not (options.skip_tests or options.dry_run):
         command = [sys.executable, "-m", "pytest", "-q", "tests/gpu"]
-        if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        if subprocess.run(command, cwd=ROOT, check=False, timeout=30 * options.minutes).returncode:
             print("tests/gpu are red: no speed is reported")
             return 1
-    timer = _Stopwatch(device)
-    rows = []
+    timer = _stopwatch(device)
     for shape in TINY if options.dry_run else SHAPES:
         copy = _copy_rate(shape, device, timer)
         for operator, (cost, variants) in _operators(shape, device).items():
             row = {"operator": operator, **shape._asdict(), "bytes": cost, "copy_gb_s": copy}
             for name, call in variants.items():
-                if time.monotonic() < end:
+                if time.monotonic() < end - 60:
                     row[name] = _measured(call, timer)
             if "triton" in row and isinstance(row["triton"], float):
                 row["gb_s"] = cost / row["triton"] / 1e3
             rows.append(row)
             print(_line(row), flush=True)
-    name = "dry-run" if options.dry_run else torch.cuda.get_device_name().replace(" ", "-")
-    record = {"device": name, "torch": torch.__version__, "rows": rows}
+    watch.cancel()
+    _write(options, rows)
+    if not options.dry_run:
+        return 0
+    broken = [f"{r['operator']}: {r['triton']}" for r in rows if not isinstance(r["triton"], float)]
+    print("\n".join(broken))
+    return 1 if broken else 0
+
+
+def _leave(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    print(f"{options.minutes} minutes are over", flush=True)
+    _write(options, rows)
+    os._exit(3)
+
+
+def _write(options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    if options.dry_run:
+        return
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"gpu-{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-    return 0
+    name = torch.cuda.get_device_name().replace(" ", "-")
+    record = json.dumps({**_facts(), "rows": list(rows)}, indent=1)
+    (options.out / f"gpu-{name}.json").write_text(record + "\n")
+
+
+def _facts() -> dict[str, str]:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {
+        "device": device,
+        "torch": torch.__version__,
+        "triton": version("triton"),
+        "mhc_ops": mhc_ops.__version__,
+    }
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--skip-tests", action="store_true", help="the tests ran a moment ago")
     parser.add_argument("--dry-run", action="store_true", help="check the script, without a GPU")
-    parser.add_argument("--minutes", type=float, default=7.0, help="start nothing after that")
+    parser.add_argument("--minutes", type=float, default=8.0, help="the budget")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     return parser.parse_args()
 
 
-class _Stopwatch:
-    """Median microseconds of a call, the L2 cache flushed before each run."""
+def _stopwatch(device: str) -> Callable[[Callable[[], Any]], float]:
+    """Microseconds of a call; on the CPU of one run, which is no figure."""
+    if device == "cuda":
+        return tuning.Stopwatch(device)
 
-    def __init__(self, device: str) -> None:
-        self.on_gpu = device == "cuda"
-        self.flush = torch.empty(256 << 20 if self.on_gpu else 1, dtype=torch.uint8, device=device)
+    def once(call: Callable[[], Any]) -> float:
+        start = time.perf_counter()
+        call()
+        return (time.perf_counter() - start) * 1e6
 
-    def __call__(self, call: Callable[[], Any]) -> float:
-        if not self.on_gpu:
-            start = time.perf_counter()
-            call()
-            return (time.perf_counter() - start) * 1e6
-        for _ in range(3):
-            call()
-        times = []
-        for _ in range(20):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            self.flush.zero_()
-            begin.record()
-            call()
-            end.record()
-            times.append((begin, end))
-        torch.cuda.synchronize()
-        return median(begin.elapsed_time(end) for begin, end in times) * 1e3
+    return once
 
 
-def _measured(call: Callable[[], Any], timer: _Stopwatch) -> float | str:
+def _measured(call: Callable[[], Any], timer: Timer) -> float | str:
     """A baseline that fails is a line of the record, not the end of the run."""
     try:
         return timer(call)
@@ -108,7 +130,7 @@ def _measured(call: Callable[[], Any], timer: _Stopwatch) -> float | str:
         return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
-def _copy_rate(shape: Shape, device: str, timer: _Stopwatch) -> float:
+def _copy_rate(shape: Shape, device: str, timer: Timer) -> float:
     """GB/s of a plain copy of a tensor like x, reads and writes counted."""
     source = torch.empty(shape.elements, dtype=torch.bfloat16, device=device)
     target = torch.empty_like(source)
@@ -128,7 +150,9 @@ def _line(row: dict[str, Any]) -> str:
 
 def _operators(s: Shape, device: str) -> dict[str, tuple[int, Variants]]:
     """The fewest bytes and the callables of every operator."""
-    made = _pre(s, device) | _post(s, device) | _small(s, device) | _head(s, device)
+    made: dict[str, tuple[int, Variants]] = {}
+    for room in (_pre, _post, _pre_sinkhorn, _post_pre, _small, _head):
+        made |= room(s, device)
     return made
 
 
@@ -176,18 +200,85 @@ def _post(s: Shape, device: str) -> dict[str, tuple[int, Variants]]:
         "eager": lambda: function(*c.forward_args),
         "compiled": lambda: compiled(*c.forward_args),
     }
+    backward: Variants = {
+        "triton": lambda: mhc_ops.mhc_post_backward(*c.backward_args, impl="triton"),
+        "eager": _differentiated(function, c.forward_args, (c.grad_out,)),
+        "compiled": _differentiated(compiled, c.forward_args, (c.grad_out,)),
+    }
     liger = _liger("liger_mhc_post_res")
     if liger is not None:
         theirs = c.h_res.transpose(1, 2).contiguous() if c.h_res is not None else None
         forward["liger"] = lambda: liger(c.x, c.h_out, c.h_post, theirs)
+        backward["liger"] = _differentiated(liger, (c.x, c.h_out, c.h_post, theirs), (c.grad_out,))
     return {
         "post forward": (registry.post_forward(s).bytes, forward),
         "post backward": (
             registry.post_backward(s).bytes,
+            backward,
+        ),
+    }
+
+
+def _pre_sinkhorn(s: Shape, device: str) -> dict[str, tuple[int, Variants]]:
+    c = make_pre_inputs(s.T, s.N, s.D, device=device)
+    fwd = mhc_ops.mhc_pre_sinkhorn_forward(*c.forward_args, impl="triton")
+    upstream = (c.grad_h_in, c.grad_h_post, c.grad_h_res)
+    saved = (fwd.inv_rms, fwd.h_mix, fwd.h_pre, fwd.h_post)
+    args = (*c.forward_args[:4], *upstream, *saved, c.gamma, c.grad_x_post)
+    function = baselines.pre_sinkhorn
+    compiled = _compiled(function, device)
+    there: Variants = {
+        "triton": lambda: mhc_ops.mhc_pre_sinkhorn_forward(*c.forward_args, impl="triton"),
+        "eager": lambda: function(*c.forward_args),
+        "compiled": lambda: compiled(*c.forward_args),
+    }
+    back: Variants = {
+        "triton": lambda: mhc_ops.mhc_pre_sinkhorn_backward(*args, impl="triton"),
+        "eager": _differentiated(function, c.forward_args, upstream),
+        "compiled": _differentiated(compiled, c.forward_args, upstream),
+    }
+    coefficients, apply = _liger("liger_mhc_coeffs"), _liger("liger_mhc_pre")
+    if coefficients is not None and apply is not None:
+        phi = c.phi.T.contiguous()
+
+        def theirs(x: Any, phi: Any, bias: Any, *alpha: Any) -> Any:
+            h_pre, h_post, h_res = coefficients(x, phi, bias, *alpha)
+            return apply(x, h_pre), h_post, h_res
+
+        given = (c.x, phi, c.bias, *c.alpha)
+        there["liger"] = lambda: theirs(*given)
+        back["liger"] = _differentiated(theirs, given, upstream)
+    small = 4 * s.T * s.N * s.N
+    return {
+        "pre_sinkhorn forward": (registry.pre_forward(s).bytes + small, there),
+        "pre_sinkhorn backward": (registry.pre_backward(s).bytes + small, back),
+    }
+
+
+def _post_pre(s: Shape, device: str) -> dict[str, tuple[int, Variants]]:
+    c = make_post_pre_inputs(s.T, s.N, s.D, out_bias=False, device=device)
+    made = mhc_ops.mhc_post_pre_forward(*c[:8], impl="triton")
+    upstream = (c.grad_x_next, c.grad_h_in, c.grad_h_post_next, c.grad_h_res_next)
+    saved = (made.x_next, made.inv_rms, made.h_mix, made.h_pre, made.h_post)
+    function = baselines.post_pre
+    compiled = _compiled(function, device)
+    return {
+        "post_pre forward": (
+            registry.post_pre_forward(s).bytes,
             {
-                "triton": lambda: mhc_ops.mhc_post_backward(*c.backward_args, impl="triton"),
-                "eager": _differentiated(function, c.forward_args, (c.grad_out,)),
-                "compiled": _differentiated(compiled, c.forward_args, (c.grad_out,)),
+                "triton": lambda: mhc_ops.mhc_post_pre_forward(*c[:8], impl="triton"),
+                "eager": lambda: function(*c[:8]),
+                "compiled": lambda: compiled(*c[:8]),
+            },
+        ),
+        "post_pre backward": (
+            registry.post_pre_backward(s).bytes,
+            {
+                "triton": lambda: mhc_ops.mhc_post_pre_backward(
+                    *c[:7], *upstream, *saved, c.gamma, impl="triton"
+                ),
+                "eager": _differentiated(function, c[:8], upstream),
+                "compiled": _differentiated(compiled, c[:8], upstream),
             },
         ),
     }

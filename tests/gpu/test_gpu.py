@@ -4,11 +4,17 @@ import pytest
 import torch
 
 import mhc_ops
-from mhc_ops.testing import correctly_rounded_share, make_post_inputs, make_pre_inputs
+from mhc_ops.testing import (
+    correctly_rounded_share,
+    make_post_inputs,
+    make_post_pre_inputs,
+    make_pre_inputs,
+)
 
 from ..ops.lite import test_lite as lite
 from ..ops.post import cases as post
 from ..ops.post import oracle as post_oracle
+from ..ops.post_pre import cases as boundary
 from ..ops.pre import cases as pre
 from ..ops.pre import oracle as pre_oracle
 from ..ops.sinkhorn import cases as sinkhorn
@@ -130,6 +136,36 @@ def test_post(dtype, shape):
             c,
             dtype if name in ("grad_x", "grad_h_out") else torch.float32,
         )
+
+
+@pytest.mark.parametrize(
+    "shape", [(300, 4, 4096), (257, 3, 130), (70, 8, 1024), (33, 2, 48)], ids=str
+)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_boundary(dtype, shape):
+    """The bits of the chain; gradients within one rounding, or float32 sums, of float64."""
+    c = make_post_pre_inputs(*shape, dtype=dtype)
+    on_gpu = c.map(torch.Tensor.cuda)
+    fwd = boundary.forward("triton", on_gpu)
+    pre.assert_same_bits(fwd, boundary.chain("triton", on_gpu))
+    grads = boundary.backward("triton", on_gpu, fwd)
+    double = to("cpu", fwd)
+    double = type(fwd)(*(t.double() for t in double))
+    truth = boundary.backward("reference", c.map(torch.Tensor.double), double)
+    for name, got, want in zip(boundary.GRADIENTS, grads, truth, strict=True):
+        unit = torch.finfo(got.dtype).eps if got.dtype != torch.float32 else 2e-6
+        assert float((got.cpu() - want).abs().max()) <= unit * float(want.abs().max()), name
+
+
+def test_a_token_of_the_boundary_depends_on_no_other():
+    c = make_post_pre_inputs(808, 4, 1024).map(torch.Tensor.cuda)
+    fwd = boundary.forward("triton", c)
+    whole = (*fwd, *boundary.backward("triton", c, fwd)[:4])
+    for part in (slice(0, 1), slice(17, 18), slice(100, 700)):
+        cut = c.tokens(part)
+        alone = boundary.forward("triton", cut)
+        got = (*alone, *boundary.backward("triton", cut, alone)[:4])
+        pre.assert_same_bits(got, [t[part] for t in whole], f"{part}")
 
 
 @pytest.mark.parametrize("options", [{}, {"eps_mode": "clamp", "order": "rows_last"}], ids=str)

@@ -1,26 +1,25 @@
-"""Compile every launch of plans.py for one target: `python -m tests.triton.compile_all sm_90`."""
+"""Compile the launches of plans.py for GPUs that are not here.
+
+python -m tests.triton.compile_all sm_90 [..] [--quick] [--json]
+python -m tests.triton.compile_all --page       # every target; renews the table of docs/gpu.md
+"""
 
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from . import offline, plans
+
+PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
+_BEGIN, _END = "<!-- compiled -->", "<!-- /compiled -->"
 
 
 def rows(target, cases):
     known = {}
     for name, run in cases.items():
         for launch in offline.launches(target, run):
-            specialised = tuple(
-                (str(a.dtype) if hasattr(a, "dtype") else type(a).__name__) for a in launch.args
-            )
-            key = (
-                launch.kernel,
-                specialised,
-                launch.warps,
-                launch.stages,
-                *launch.constants.items(),
-            )
+            key = (launch.kernel, offline.specialisation(launch))
             if key in known:
                 continue
             built = offline.build(target, launch)
@@ -37,19 +36,43 @@ def rows(target, cases):
     return list(known.values())
 
 
+def table(found):
+    """The first launch of each kernel at N = 4: registers, shared memory, matrix unit, tile."""
+    kernels = dict.fromkeys(row["kernel"] for rows in found.values() for row in rows)
+    lines = [f"| Kernel | {' | '.join(found)} |", "|---" * (len(found) + 1) + "|"]
+    for kernel in kernels:
+        cells = []
+        for rows_of_target in found.values():
+            row = next(r for r in rows_of_target if r["kernel"] == kernel)
+            facts = [str(row["registers"]), str(row["shared"])]
+            facts += [row["matrix"]] if row["matrix"] else []
+            tiles = f"{row['tile']}, {row['warps']} warps" if row["matrix"] else ""
+            cells.append("; ".join(filter(None, (", ".join(facts), tiles))))
+        lines.append(f"| `{kernel}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def renewed(page, found):
+    """The page with this table between its marks."""
+    head, rest = page.split(_BEGIN)
+    return f"{head}{_BEGIN}\n{table(found)}\n{_END}{rest.split(_END)[1]}"
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", choices=offline.TARGETS)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", default=list(offline.TARGETS))
     parser.add_argument("--quick", action="store_true", help="every kernel once")
     parser.add_argument("--json", action="store_true", help="all rows, machine-readable")
+    parser.add_argument("--page", action="store_true", help="renew the table of docs/gpu.md")
     options = parser.parse_args()
-    found = rows(options.target, plans.QUICK if options.quick else plans.ALL)
-    if options.json:
-        print(json.dumps(found))
-        return
-    for row in found:
-        print("| {case} | {kernel} | {tile} | {warps} | {stages} | {registers} | {spilled} | "
-              "{shared} | {matrix} |".format(**row))  # fmt: skip
+    cases = plans.QUICK if options.quick or options.page else plans.ALL | plans.CANDIDATES
+    found = {target: rows(target, cases) for target in options.targets}
+    if options.page:
+        PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+    elif options.json:
+        print(json.dumps([row for rows in found.values() for row in rows]))
+    else:
+        print(table(found))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,14 @@ import torch
 import triton
 import triton.language as tl
 
-from mhc_ops import mhc_post_forward, mhc_pre_forward, sinkhorn_forward
+from mhc_ops import mhc_post_forward, mhc_pre_forward, sinkhorn_forward, tuning
+from mhc_ops.ops.common import triton_host, triton_table
+from mhc_ops.ops.post_pre import triton as post_pre
 from mhc_ops.ops.pre import triton as pre
 from mhc_ops.ops.pre import triton_tiles as tiles
-from mhc_ops.testing import make_post_inputs, make_pre_inputs
+from mhc_ops.testing import make_post_inputs, make_post_pre_inputs, make_pre_inputs
 
+from ..ops.post_pre import cases as boundary
 from ..ops.pre.cases import (
     assert_same_bits,
     backward,
@@ -66,9 +69,30 @@ def test_the_interpreter_multiplies_as_matrix_units_do(dtype, precision, low, hi
     assert low <= error <= high
 
 
-@pytest.mark.parametrize("options", [{}, {"gamma": False}, {"hf32": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        *(
+            pytest.param(options, marks=pytest.mark.long)
+            for options in (
+                {"gamma": False},
+                {"hf32": True},
+                {"rows": 2},
+                {"rows": 2, "hf32": True},
+            )
+        ),
+    ],
+    ids=str,
+)
 def test_walking_and_adding_superblocks_give_the_same_bits(monkeypatch, options):
-    c = make_pre_inputs(520, 3, 20, gamma=options.get("gamma", True))
+    """With 35 rows of phi, and two blocks of 16 in a program, several programs share the rows."""
+    streams = 3
+    if "rows" in options:
+        monkeypatch.setattr(tiles, "_MOST_FEATURES", 32)
+        monkeypatch.setattr(tiles, "_SHARED_BLOCKS", options["rows"])
+        streams = 5
+    c = make_pre_inputs(520, streams, 20, gamma=options.get("gamma", True))
     fwd = saved(c)
     precision = "hf32" if options.get("hf32") else "fp32"
     results = []
@@ -101,7 +125,8 @@ def test_rows_of_phi_in_several_blocks(monkeypatch, precision):
     monkeypatch.setattr(tiles, "_MOST_FEATURES", 32)
     monkeypatch.setattr(tiles, "_SHARED_BLOCKS", 2)
     c = make_pre_inputs(9, 5, 20, dtype=torch.float32)
-    assert tiles.main("sm_80", 20, 35, 3)[1:] == (16, 2)
+    tile = tiles.main_tile("sm_80", 20, 35, 3)
+    assert tiles.main(tile, 8, 5, 20, 35)[1:] == (16, 2)
     if precision == "fp32":
         check_forward("triton", c)
         check_backward("triton", c, saved(c))
@@ -118,13 +143,101 @@ def test_columns_in_several_chunks(monkeypatch):
     monkeypatch.setattr(tiles, "_CHUNK", 128)
     monkeypatch.setattr(tiles, "_FLUSH", 64)
     c = make_pre_inputs(5, 3, 300, dtype=torch.float32)
-    assert tiles.mix("sm_80", 300, 15, 3).chunk == 128
+    assert tiles.mix(tiles.mix_tile("sm_80", 300, 15, 3), 3, 300, 15).chunk == 64
     check_forward("triton", c)
     infinite = c.x.clone()
     infinite[3, 1, 200] = math.inf
     got = forward("triton", c._replace(x=infinite))
     assert got.h_mix[3].isinf().all()
     assert_same_bits((got.h_mix[:3],), (forward("triton", c).h_mix[:3],))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"precision": "hf32"}, marks=pytest.mark.long)], ids=str
+)
+@pytest.mark.parametrize("shape", [(67, 4, 48), (5, 1, 32), (5, 6, 32), (5, 3, 41)], ids=str)
+@pytest.mark.parametrize("h_res", [True, False])
+def test_the_fused_boundary_has_the_bits_of_the_chain(shape, h_res, options):
+    """Several chunks of columns; streams that are held, streams that are read again; an odd D."""
+    c = make_post_pre_inputs(*shape, h_res=h_res)
+    assert_same_bits(
+        boundary.forward("triton", c, **options), boundary.chain("triton", c, **options)
+    )
+
+
+def test_an_infinity_passes_the_fused_boundary_as_the_chain():
+    c = make_post_pre_inputs(5, 4, 48)
+    c.x[3, 1, 20] = math.inf
+    fwd = boundary.forward("triton", c)
+    assert fwd.h_mix[3].isinf().any()
+    assert_same_bits(fwd, boundary.chain("triton", c))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_the_fused_backward_of_the_boundary_equals_the_chain(monkeypatch, dtype):
+    """Every gradient has the same terms; only the sums over columns have another order."""
+    c = make_post_pre_inputs(70, 4, 48, dtype=dtype)
+    monkeypatch.setattr(triton_host, "_CHUNK", 16)
+    fwd = boundary.forward("triton", c)
+    fused = boundary.backward("triton", c, fwd)
+    monkeypatch.setattr(post_pre, "_FUSED_STREAMS", 0)
+    chain = boundary.backward("triton", c, fwd)
+    for name, a, b in zip(boundary.GRADIENTS, fused, chain, strict=True):
+        # 48 terms in two orders; one more rounding where a sum lies between two numbers.
+        unit = 2.0**-8 if a.dtype is torch.bfloat16 else 48 * 2.0**-24
+        assert float((a - b).abs().max()) <= unit * float(b.abs().max()), name
+    monkeypatch.undo()
+    for gradients in (["grad_x"], ["grad_h_res", "grad_out_bias"], ["grad_h_out"], ["grad_phi"]):
+        some = boundary.backward("triton", c, fwd, wanted=gradients)
+        assert {n for n, g in some._asdict().items() if g is not None} == set(gradients)
+
+
+def test_a_token_of_the_boundary_depends_on_no_other():
+    c = make_post_pre_inputs(67, 4, 48)
+    fwd = boundary.forward("triton", c)
+    whole = (*fwd, *boundary.backward("triton", c, fwd)[:4])
+    one = c.tokens(slice(65, 66))
+    alone = boundary.forward("triton", one)
+    got = (*alone, *boundary.backward("triton", one, alone)[:4])
+    assert_same_bits(got, [t[65:66] for t in whole])
+
+
+def test_tuning_takes_the_best_candidate_of_each_kernel(tmp_path):
+    """With a stand-in for the timer; the table that it makes is read back."""
+    cpu = torch.device("cpu")
+    favourites = {kernel: tiles[-1] for kernel, tiles in triton_table.CANDIDATES.items()}
+    tried = []
+
+    def timer(call):
+        (*_, (kernel, tile)) = ((k.kernel, t) for k, t in triton_table._trial[-1].items())
+        tried.append((kernel, tile))
+        return 1.0 if tile == favourites[kernel] else 2.0
+
+    shape = tuning.Shape(4, 64, torch.bfloat16)
+    found = {t.key: t for t in tuning.tune(shape, 5, cpu, timer)}
+    assert {k.kernel: t.tile for k, t in found.items()} == favourites
+    assert set(tried) == {(k, t) for k, tiles in triton_table.CANDIDATES.items() for t in tiles}
+    table = {k: t.tile for k, t in found.items()}
+    path = tmp_path / "tiles.json"
+    triton_table.write(path, cpu, table, {k: t.times[t.tile] for k, t in found.items()})
+    assert triton_table.read(path, cpu) == table
+
+
+@pytest.mark.long
+def test_values_hold_with_every_kernel_at_another_tile():
+    c = make_post_pre_inputs(35, 4, 64)
+    pre_case = make_pre_inputs(35, 4, 64)
+    table = {
+        triton_table.Key(kernel, 4, 64, rows, "bfloat16"): tiles[-1]
+        for kernel, tiles in triton_table.CANDIDATES.items()
+        for rows in (0, 24)
+    }
+    with triton_table.trying(table):
+        check_forward("triton", pre_case)
+        check_backward("triton", pre_case, saved(pre_case))
+        fwd = boundary.forward("triton", c)
+        assert_same_bits(fwd, boundary.chain("triton", c))
+        boundary.backward("triton", c, fwd)
 
 
 def transformers_formula(x, phi, alpha, bias, y, num_iters, eps):

@@ -28,6 +28,8 @@ TARGETS = {
 }
 # Bytes that one block may have; sm_80's tiles also serve consumer GPUs, which have 99 KiB.
 SHARED = {"sm_80": 99 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10, "gfx942": 64 << 10}
+# Multiprocessors of A100, H100 and H200, B200, MI300X.
+PROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148, "gfx942": 304}
 _TYPES = {
     torch.bfloat16: "*bf16",
     torch.float16: "*fp16",
@@ -62,7 +64,11 @@ def launches(target, run):
 
     replaced = []
     for module in [m for name, m in sys.modules.items() if name.startswith("mhc_ops.")]:
-        for name, stand_in in (("launch", record), ("target", lambda device: target)):
+        for name, stand_in in (
+            ("launch", record),
+            ("target", lambda device: target),
+            ("processors", lambda device: PROCESSORS[target]),
+        ):
             original = getattr(triton_host, name)
             if module is not triton_host and getattr(module, name, None) is original:
                 replaced.append((module, name, original))
@@ -75,11 +81,12 @@ def launches(target, run):
     return found
 
 
-def build(target, launch):
+def specialisation(launch):
+    """What a kernel is compiled for: the type of each argument, constants, what 16 divides."""
     names = launch.kernel.arg_names
     values = dict(zip(names, launch.args, strict=False)) | launch.constants
     unspecialised = {p.name for p in launch.kernel.params if p.do_not_specialize}
-    signature, constants, attributes = {}, {}, {}
+    signature, constants, attributes = [], [], []
     for index, name in enumerate(names):
         value = values[name]
         if (
@@ -87,16 +94,25 @@ def build(target, launch):
             or value is None
             or (type(value) is int and value == 1 and name not in unspecialised)
         ):
-            signature[name], constants[(index,)] = "constexpr", value
+            signature.append((name, "constexpr"))
+            constants.append((index, value))
         elif isinstance(value, torch.Tensor):
-            signature[name] = _TYPES[value.dtype]
-            attributes[(index,)] = [["tt.divisibility", 16]]
+            signature.append((name, _TYPES[value.dtype]))
+            attributes.append(index)
         elif isinstance(value, float):
-            signature[name] = "fp32"
+            signature.append((name, "fp32"))
         else:
-            signature[name] = "i32" if -(2**31) <= value < 2**31 else "i64"
+            signature.append((name, "i32" if -(2**31) <= value < 2**31 else "i64"))
             if value % 16 == 0 and name not in unspecialised:
-                attributes[(index,)] = [["tt.divisibility", 16]]
+                attributes.append(index)
+    return tuple(signature), tuple(constants), tuple(attributes), launch.warps, launch.stages
+
+
+def build(target, launch):
+    signature, constants, attributes, *_ = specialisation(launch)
+    signature = dict(signature)
+    constants = {(index,): value for index, value in constants}
+    attributes = {(index,): [["tt.divisibility", 16]] for index in attributes}
     source = ASTSource(launch.kernel, signature, constants, attributes)
     options = {
         "num_warps": launch.warps,

@@ -2,10 +2,13 @@
 
 import torch
 
+from mhc_ops.ops.common import triton_table
 from mhc_ops.ops.lite import checks as lite_checks
 from mhc_ops.ops.lite import triton as lite
 from mhc_ops.ops.post import checks as post_checks
 from mhc_ops.ops.post import triton as post
+from mhc_ops.ops.post_pre import checks as post_pre_checks
+from mhc_ops.ops.post_pre import triton as post_pre
 from mhc_ops.ops.pre import checks as pre_checks
 from mhc_ops.ops.pre import triton as pre
 from mhc_ops.ops.sinkhorn import checks as sinkhorn_checks
@@ -51,6 +54,32 @@ def run_post(n, d, dtype=BF16, *, h_res=True, bias=True, tokens=8192):
     post.backward(sizes, torch.empty_like(x), x, *gates, grads)
 
 
+def run_post_pre(
+    n, d, dtype=BF16, *, rows=None, h_res=True, bias=True, gamma=True, hf32=False, tokens=8192
+):
+    """The boundary both ways; rows is R, by default N*N."""
+    r = n * n if rows is None else rows
+    sizes = pre_checks.PreSizes((tokens,), tokens, n, d, r, 2 * n + r)
+    numbers = pre_checks.PreNumbers(hf32=hf32)
+    x, y = meta(tokens, n, d, dtype=dtype), meta(tokens, d, dtype=dtype)
+    res, phi, alpha = meta(tokens, n, n) if h_res else None, meta(sizes.F, n * d), meta(3)
+    scale, shift = meta(n, d) if gamma else None, meta(d) if bias else None
+    offset = meta(sizes.F)
+    given = post_pre_checks.ForwardInputs(
+        x, res, y, meta(tokens, n), phi, alpha, offset, scale, shift
+    )
+    out = filled(post_pre_checks.outputs_layout(sizes, given))
+    post_pre.forward(sizes, given, numbers, out)
+    back = post_pre_checks.BackwardInputs(
+        x, res, y, meta(tokens, n), phi, alpha, offset, x, y, meta(tokens, n), meta(tokens, r),
+        out.x_next, out.inv_rms, out.h_mix, out.h_pre, out.h_post, scale, shift,
+    )  # fmt: skip
+    wanted = (True, h_res, True, True, bias, True, True, True, gamma)
+    post_pre.backward(
+        sizes, back, numbers, filled(post_pre_checks.gradients_layout(sizes, back, wanted))
+    )
+
+
 def run_sinkhorn(n, mode="add", order="columns_last", *, num_iters=20, tokens=8192):
     numbers = sinkhorn_checks.SinkhornNumbers(num_iters, 1e-6, mode, order, 1.0)
     sizes = sinkhorn_checks.SinkhornSizes((tokens,), tokens, n)
@@ -70,10 +99,29 @@ def run_lite(n, *, tokens=8192):
     lite.backward(sizes, logits, meta(tokens, n, n), grads)
 
 
+def candidate(kernel, tile):
+    """A call whose `kernel` takes a tile that `mhc-ops tune` may choose for it."""
+    rooms = {
+        "pre_mix_fwd_kernel": (run_pre, run_post_pre),
+        "pre_main_bwd_kernel": (run_pre, run_post_pre),
+        "post_pre_bwd_kernel": (run_post_pre,),
+    }.get(kernel, (run_post,))
+    rows = 0 if rooms == (run_post,) else 24
+    entry = triton_table.Key(kernel, 4, 4096, rows, "bfloat16")
+
+    def run():
+        with triton_table.trying({entry: tile}):
+            for room in rooms:
+                room(4, 4096)
+
+    return run
+
+
 # Every kernel once, as the published sizes launch it.
 QUICK = {
     "pre N=4": lambda: run_pre(4, 4096),
     "post N=4": lambda: run_post(4, 4096),
+    "post_pre N=4": lambda: run_post_pre(4, 4096),
     "sinkhorn N=4": lambda: run_sinkhorn(4),
     "lite N=4": lambda: run_lite(4),
 }
@@ -106,10 +154,27 @@ ALL = {
     },
     "post N=4, identity": lambda: run_post(4, 7168, h_res=False, bias=False),
     **{
+        f"post_pre N={n} {dtype}": lambda n=n, d=d, dtype=dtype: run_post_pre(n, d, dtype)
+        for n, d in ((1, 130), (2, 4096), (3, 333), (5, 1024), (6, 4096), (7, 1792), (8, 4096))
+        for dtype in (BF16, FP32)
+    },
+    "post_pre N=4 fp16": lambda: run_post_pre(4, 4096, FP16),
+    "post_pre N=4 fp32": lambda: run_post_pre(4, 4096, FP32),
+    "post_pre N=4 hf32": lambda: run_post_pre(4, 4096, hf32=True),
+    "post_pre N=4 fp32 hf32": lambda: run_post_pre(4, 4096, FP32, hf32=True),
+    "post_pre N=4, 4! rows": lambda: run_post_pre(4, 4096, rows=24),
+    "post_pre N=4, identity": lambda: run_post_pre(4, 7168, h_res=False, bias=False, gamma=False),
+    "post_pre N=4, narrow": lambda: run_post_pre(4, 256),
+    **{
         f"sinkhorn N={n} {mode} {order}": lambda n=n, m=mode, o=order: run_sinkhorn(n, m, o)
         for n in (3, 4, 8)
         for mode, order in (("add", "rows_last"), ("clamp", "columns_last"), ("none", "rows_last"))
     },
     "sinkhorn N=4, in segments": lambda: run_sinkhorn(4, num_iters=100),
     **{f"lite N={n}": lambda n=n: run_lite(n) for n in (2, 3, 5, 6)},
+}
+CANDIDATES = {
+    f"{kernel} {tuple(tile)}": candidate(kernel, tile)
+    for kernel, tiles in triton_table.CANDIDATES.items()
+    for tile in tiles
 }

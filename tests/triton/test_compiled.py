@@ -1,7 +1,7 @@
 """The Triton kernels compiled for GPUs that are not here, in processes of their own.
 
 No spilled register and no more shared memory than the target has, in any launch of plans.py.
-docs/gpu.md has the table that compile_all.py prints.
+docs/gpu.md has the table that compile_all.py writes.
 """
 
 import json
@@ -51,26 +51,7 @@ def test_every_kernel_compiles_for_hopper():
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_launch_compiles_without_spills(target):
+    """Every launch of plans.py, and every tile that `mhc-ops tune` may choose."""
     rows = compiled(target)
     check(target, rows)
-
-
-def test_tiles_do_not_depend_on_the_number_of_tokens():
-    code = (
-        "from tests.triton import offline, plans\n"
-        "def seen(tokens):\n"
-        "    found = offline.launches('sm_90', lambda: plans.run_pre(4, 4096, tokens=tokens))\n"
-        "    found += offline.launches('sm_90', lambda: plans.run_post(4, 4096, tokens=tokens))\n"
-        "    found += offline.launches('sm_90', lambda: plans.run_sinkhorn(4, tokens=tokens))\n"
-        "    for launch in found:\n"
-        "        free = {p.name for p in launch.kernel.params if p.do_not_specialize}\n"
-        "        assert free & {'T', 'count', 'superblocks'}, launch.kernel.__name__\n"
-        "        assert 0 < launch.grid[0] < 2**31 and len(launch.grid) == 1, launch.kernel\n"
-        "    return [(l.kernel.__name__, l.warps, l.stages, {k: v for k, v in l.constants.items() "
-        "if k != 'WALK'}) for l in found if 'final' not in l.kernel.__name__]\n"
-        "assert seen(1) == seen(300) == seen(8192) == seen(2**26)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    assert len(rows) > 150

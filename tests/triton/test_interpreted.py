@@ -73,3 +73,22 @@ def test_every_test_of_the_room(room):
 @pytest.mark.long
 def test_every_test_of_the_kernels():
     interpret("tests/triton/interpreted_kernels.py")
+
+
+@pytest.mark.long
+def test_the_benchmark_runs_dry_and_leaves_nothing():
+    results = ROOT / "benchmarks" / "results"
+    before = {p: p.stat().st_mtime_ns for p in results.iterdir()}
+    done = subprocess.run(
+        [sys.executable, "benchmarks/gpu.py", "--dry-run"],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for operator in ("pre", "post", "pre_sinkhorn", "post_pre", "sinkhorn", "permutation_mix"):
+        assert f"{operator} forward" in done.stdout
+        assert f"{operator} backward" in done.stdout
+    assert {p: p.stat().st_mtime_ns for p in results.iterdir()} == before

@@ -21,10 +21,11 @@ from .judge import judge
 from .output import BAD_INPUT, GOOD, PipeClosed, complain
 from .report import report
 from .run import run
+from .tune import tune
 
 _COMMANDS = (
     *(demo, run, compare, conform, convert, golden, judge),
-    *(describe, report, info, aclnn_flags),
+    *(describe, report, tune, info, aclnn_flags),
 )
 
 # The base of all complaints about arguments; where it lives depends on the version of typer.

@@ -80,3 +80,12 @@ def stream_tile(streams: int, dim: int) -> Tile:
     lanes = 1 << (streams - 1).bit_length()
     columns = min(max(16, 1 << (dim - 1).bit_length()), max(128, 4096 // lanes))
     return Tile(min(16, max(1, 4096 // (lanes * columns))), columns)
+
+
+_CHUNK = 1024  # columns of every stream behind one sum over columns in post's backward
+
+
+def column_chunk(tile: Tile, dim: int) -> int:
+    """Equal parts of D, in whole tiles."""
+    part = -(-dim // -(-dim // _CHUNK))
+    return -(-part // tile.columns) * tile.columns

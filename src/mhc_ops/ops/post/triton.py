@@ -14,9 +14,17 @@ from torch import Tensor
 from ...types import MhcPostBackward
 from ..common.numerics import SUPERBLOCK
 from ..common.outputs import fresh as fresh
-from ..common.triton_host import launch, on_device, stream_tile, token_strides
-from ..common.triton_sums import ordered_sum
-from .triton_kernels import post_bias_bwd_kernel, post_bwd_kernel, post_fwd_kernel
+from ..common.triton_host import (
+    Tile,
+    column_chunk,
+    launch,
+    on_device,
+    stream_tile,
+    token_strides,
+)
+from ..common.triton_sums import split_sum, token_sum
+from ..common.triton_table import chosen
+from .triton_kernels import post_bwd_kernel, post_fwd_kernel
 
 if TYPE_CHECKING:
     from .checks import PostSizes
@@ -36,7 +44,7 @@ def forward(
         return
     x, *steps = token_strides(sizes.lead, x)
     h_out, h_out_step, _ = token_strides(sizes.lead, h_out)
-    tile = stream_tile(sizes.N, sizes.D)
+    tile = chosen("post_fwd_kernel", x, sizes.N, 0, stream_tile(sizes.N, sizes.D))
     with on_device(x):
         launch(
             post_fwd_kernel,
@@ -44,7 +52,6 @@ def forward(
             *(x, h_res, h_out, h_post, bias, out, sizes.T, *steps, h_out_step),
             N=sizes.N,
             D=sizes.D,
-            NP=triton.next_power_of_2(sizes.N),
             BT=tile.tokens,
             BD=tile.columns,
             warps=tile.warps,
@@ -69,34 +76,51 @@ def backward(
     grad_out, *grad_steps = token_strides(sizes.lead, grad_out)
     x, *x_steps = token_strides(sizes.lead, x)
     h_out, h_out_step, _ = token_strides(sizes.lead, h_out)
-    tile = stream_tile(sizes.N, sizes.D)._replace(warps=8)  # four spill on sm_80
+    most = 64 if sizes.N <= 4 else 32  # every stream's tile is in registers
+    columns = min(most, max(16, triton.next_power_of_2(sizes.D)))
+    tile = chosen("post_bwd_kernel", x, sizes.N, 0, Tile(16, columns))
+    chunk = column_chunk(tile, sizes.D)
     with on_device(x):
-        if any(grad is not None for grad in out[:4]):
-            launch(
-                post_bwd_kernel,
-                (triton.cdiv(sizes.T, tile.tokens),),
-                *(grad_out, x, h_res, h_out, h_post, bias, *out[:4], sizes.T),
-                *(*grad_steps, *x_steps, h_out_step),
-                N=sizes.N,
-                D=sizes.D,
-                NP=triton.next_power_of_2(sizes.N),
-                BT=tile.tokens,
-                BD=tile.columns,
-                warps=tile.warps,
-            )
-        if out.grad_bias is None:
-            return
-        superblocks = triton.cdiv(sizes.T, SUPERBLOCK)
-        partial = out.grad_bias.new_empty(superblocks, sizes.D)
-        columns = min(128, max(16, triton.next_power_of_2(sizes.D)))
+        partial = Partial(sizes.T, sizes.D, tile, chunk, out)
         launch(
-            post_bias_bwd_kernel,
-            (triton.cdiv(sizes.D, columns) * superblocks,),
-            *(grad_out, h_post, partial, sizes.T, *grad_steps),
+            post_bwd_kernel,
+            (partial.programs,),
+            *(grad_out, x, h_res, h_out, h_post, bias, *partial.grads, sizes.T),
+            *(*grad_steps, *x_steps, h_out_step),
             N=sizes.N,
             D=sizes.D,
-            BT=32,
-            BD=columns,
-            SUPERBLOCK=SUPERBLOCK,
+            BT=tile.tokens,
+            BD=tile.columns,
+            CHUNK=chunk,
+            warps=tile.warps,
         )
-        ordered_sum(partial, out.grad_bias)
+        partial.add()
+
+
+class Partial:
+    """Gradients as a backward kernel leaves them: `grads`, those of h_res and h_post as sums over
+    chunks of columns, that of the bias over blocks of tokens; `add` makes the whole ones.
+    """
+
+    def __init__(self, tokens: int, dim: int, tile: Tile, chunk: int, out: MhcPostBackward) -> None:
+        blocks, chunks = triton.cdiv(tokens, tile.tokens), triton.cdiv(dim, chunk)
+        self.programs = blocks * chunks
+        self.out = out
+        self.superblock = SUPERBLOCK // tile.tokens
+        res, post, bias = (
+            grad if grad is None or count == 1 else grad.new_empty(count, grad.numel())
+            for grad, count in (
+                (out.grad_h_res, chunks),
+                (out.grad_h_post, chunks),
+                (out.grad_bias, blocks),
+            )
+        )
+        self.grads = (out.grad_x, res, out.grad_h_out, post, bias)
+
+    def add(self) -> None:
+        for partial, grad in zip(self.grads[:4], self.out[:4], strict=True):
+            if partial is not None and grad is not None and partial is not grad:
+                split_sum(partial, grad)
+        bias, grad_bias = self.grads[4], self.out.grad_bias
+        if bias is not None and grad_bias is not None and bias is not grad_bias:
+            token_sum(bias, grad_bias, self.superblock)

@@ -26,6 +26,7 @@ from ..common.triton_host import (
     token_strides,
 )
 from ..common.triton_sums import ordered_sum, token_sum
+from ..common.triton_table import chosen
 from . import triton_bwd_kernels as bwd
 from . import triton_fwd_kernels as fwd
 from . import triton_tiles as tiles
@@ -47,45 +48,80 @@ def forward(
     """Compute every entry of `out` (contiguous tensors; h_res may be None)."""
     if sizes.T == 0:
         return
-    x, token, stream = token_strides(sizes.lead, x)
+    x, *steps = token_strides(sizes.lead, x)
     with on_device(x):
-        precision = _precision(x, gamma, numbers, "PHI_PIECES")
-        plan = tiles.mix(target(x.device), sizes.D, sizes.F, precision["X_PIECES"])
-        splits = sizes.N * triton.cdiv(sizes.D, plan.chunk)
-        mix = phi.new_empty(splits, sizes.T, sizes.F)
-        squares = phi.new_empty(splits, sizes.T, dtype=torch.float64)
-        groups = triton.cdiv(sizes.F, plan.features * plan.blocks)
-        grid = triton.cdiv(sizes.T, plan.tile.tokens) * splits * groups
-        launch(
-            fwd.pre_mix_fwd_kernel,
-            (grid,),
-            *(x, phi, gamma, mix, squares, sizes.T, token, stream),
-            N=sizes.N,
-            D=sizes.D,
-            F=sizes.F,
-            BT=plan.tile.tokens,
-            BK=plan.tile.columns,
-            BF=plan.features,
-            BLOCKS=plan.blocks,
-            CHUNK=plan.chunk,
-            FLUSH=plan.flush,
-            **precision,
-            warps=plan.tile.warps,
-            stages=plan.tile.stages,
-        )
-        row = stream_tile(sizes.N, sizes.D)
-        launch(
-            fwd.pre_out_fwd_kernel,
-            (triton.cdiv(sizes.T, row.tokens),),
-            *(x, mix, squares, alpha, bias, *out, sizes.T, token, stream),
-            *(numbers.norm_eps, numbers.hc_eps, numbers.post_scale, numbers.post_eps),
-            **_parts(sizes),
-            BT=row.tokens,
-            BD=row.columns,
-            SPLITS=splits,
-            EPS_OUTSIDE=numbers.norm_eps_outside,
-            warps=row.warps,
-        )
+        mix, squares = mixed(fwd.pre_mix_fwd_kernel, sizes, (x,), steps, phi, gamma, numbers)
+        finish(sizes, x, steps, mix, squares, alpha, bias, numbers, out)
+
+
+def mixed(
+    kernel: Any,
+    sizes: PreSizes,
+    tensors: tuple[Tensor | None, ...],
+    steps: Any,
+    phi: Tensor,
+    gamma: Tensor | None,
+    numbers: PreNumbers,
+) -> tuple[Tensor, Tensor]:
+    """Partial sums [splits, T, F] and squares [splits, T] of the tokens that `kernel` makes of
+    `tensors`, the first of which has their dtype and device.
+    """
+    x = tensors[0]
+    assert x is not None
+    precision = _precision(x, gamma, numbers, "PHI_PIECES")
+    tile = tiles.mix_tile(target(x.device), sizes.D, sizes.F, precision["X_PIECES"])
+    if not numbers.hf32:
+        tile = chosen("pre_mix_fwd_kernel", x, sizes.N, sizes.F, tile)
+    plan = tiles.mix(tile, sizes.N, sizes.D, sizes.F)
+    splits = triton.cdiv(sizes.D, plan.chunk)
+    mix = phi.new_empty(splits, sizes.T, sizes.F)
+    squares = phi.new_empty(splits, sizes.T, dtype=torch.float64)
+    groups = triton.cdiv(sizes.F, plan.features * plan.blocks)
+    launch(
+        kernel,
+        (triton.cdiv(sizes.T, plan.tile.tokens) * splits * groups,),
+        *(*tensors, phi, gamma, mix, squares, sizes.T, *steps),
+        N=sizes.N,
+        D=sizes.D,
+        F=sizes.F,
+        BT=plan.tile.tokens,
+        BK=plan.tile.columns,
+        BF=plan.features,
+        BLOCKS=plan.blocks,
+        CHUNK=plan.chunk,
+        FLUSH=plan.flush,
+        **precision,
+        warps=plan.tile.warps,
+        stages=plan.tile.stages,
+    )
+    return mix, squares
+
+
+def finish(
+    sizes: PreSizes,
+    x: Tensor,
+    steps: Any,
+    mix: Tensor,
+    squares: Tensor,
+    alpha: Tensor,
+    bias: Tensor,
+    numbers: PreNumbers,
+    out: MhcPreForward,
+) -> None:
+    """Every entry of `out` from the partial sums, and h_in from x."""
+    row = stream_tile(sizes.N, sizes.D)
+    launch(
+        fwd.pre_out_fwd_kernel,
+        (triton.cdiv(sizes.T, row.tokens),),
+        *(x, mix, squares, alpha, bias, *out, sizes.T, *steps),
+        *(numbers.norm_eps, numbers.hc_eps, numbers.post_scale, numbers.post_eps),
+        **_parts(sizes),
+        BT=row.tokens,
+        BD=row.columns,
+        SPLITS=len(mix),
+        EPS_OUTSIDE=numbers.norm_eps_outside,
+        warps=row.warps,
+    )
 
 
 def backward(
@@ -117,97 +153,111 @@ def backward(
     if grad_x_post is not None:
         grad_x_post, *post_steps = token_strides(sizes.lead, grad_x_post)
     with on_device(x):
-        g = phi.new_empty(sizes.T, sizes.F)
-        coefficient = phi.new_empty(sizes.T)
-        terms = phi.new_empty(sizes.T, sizes.F + 3)
-        row = stream_tile(sizes.N, sizes.D)
-        launch(
-            bwd.pre_token_bwd_kernel,
-            (triton.cdiv(sizes.T, row.tokens),),
-            *(x, grad_h_in, grad_h_post, grad_h_res, inv_rms, h_mix, h_pre, h_post, alpha),
-            *(g, coefficient, terms, sizes.T, *x_steps, grad_step),
-            *(numbers.hc_eps, numbers.post_scale, numbers.post_eps),
-            **_parts(sizes),
-            BT=row.tokens,
-            BD=row.columns,
-            warps=row.warps,
+        saved = (inv_rms, h_mix, h_pre, h_post)
+        g, coefficient = token_gradients(
+            sizes,
+            *(x, x_steps, alpha, grad_h_in, grad_step, grad_h_post, grad_h_res, saved),
+            *(numbers, out),
         )
-        if out.grad_alpha is not None or out.grad_bias is not None:
-            sums = phi.new_empty(sizes.F + 3)
-            token_sum(terms, sums)
-            if out.grad_bias is not None:
-                out.grad_bias.copy_(sums[: sizes.F])
-            if out.grad_alpha is not None:
-                out.grad_alpha.copy_(sums[sizes.F :][: len(alpha)])
-        if out.grad_x is None and out.grad_phi is None and out.grad_gamma is None:
-            return
         given = (x, grad_h_in, grad_x_post, g, coefficient, inv_rms, h_pre, phi, gamma)
-        steps = (*x_steps, grad_step, *post_steps)
-        _main(sizes, given, steps, numbers, out)
+        main(sizes, given, (*x_steps, grad_step, *post_steps), numbers, out)
 
 
-def _main(
-    sizes: PreSizes, given: Any, steps: Any, numbers: PreNumbers, out: MhcPreBackward
-) -> None:
-    """grad_x, grad_phi and grad_gamma."""
+def token_gradients(
+    sizes: PreSizes,
+    x: Tensor,
+    x_steps: Any,
+    alpha: Tensor,
+    grad_h_in: Tensor,
+    grad_step: int,
+    grad_h_post: Tensor,
+    grad_h_res: Tensor | None,
+    saved: tuple[Tensor, ...],
+    numbers: PreNumbers,
+    out: MhcPreBackward,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of h_mix [T, F] and the RMS term's coefficient [T]; grad_alpha, grad_bias."""
+    g = alpha.new_empty(sizes.T, sizes.F)
+    coefficient = alpha.new_empty(sizes.T)
+    terms = alpha.new_empty(sizes.T, sizes.F + 3)
+    row = stream_tile(sizes.N, sizes.D)
+    launch(
+        bwd.pre_token_bwd_kernel,
+        (triton.cdiv(sizes.T, row.tokens),),
+        *(x, grad_h_in, grad_h_post, grad_h_res, *saved, alpha),
+        *(g, coefficient, terms, sizes.T, *x_steps, grad_step),
+        *(numbers.hc_eps, numbers.post_scale, numbers.post_eps),
+        **_parts(sizes),
+        BT=row.tokens,
+        BD=row.columns,
+        warps=row.warps,
+    )
+    if out.grad_alpha is not None or out.grad_bias is not None:
+        sums = alpha.new_empty(sizes.F + 3)
+        token_sum(terms, sums)
+        if out.grad_bias is not None:
+            out.grad_bias.copy_(sums[: sizes.F])
+        if out.grad_alpha is not None:
+            out.grad_alpha.copy_(sums[sizes.F :][: len(alpha)])
+    return g, coefficient
+
+
+def main(sizes: PreSizes, given: Any, steps: Any, numbers: PreNumbers, out: MhcPreBackward) -> None:
+    """grad_x, grad_phi and grad_gamma, those of them that are not None."""
+    if out.grad_x is None and out.grad_phi is None and out.grad_gamma is None:
+        return
     x, phi, gamma = given[0], given[-2], given[-1]
+    if out.grad_x is None:
+        given = (x, None, None, *given[3:])
     precision = _precision(x, gamma, numbers, "P_PIECES")
-    plan = tiles.main(target(x.device), sizes.D, sizes.F, precision["X_PIECES"])
-    groups = triton.cdiv(sizes.F, plan.features * plan.blocks)
-    columns = sizes.N * triton.cdiv(sizes.D, plan.tile.columns)
+    tile = tiles.main_tile(target(x.device), sizes.D, sizes.F, precision["X_PIECES"])
+    if not numbers.hf32:
+        tile = chosen("pre_main_bwd_kernel", x, sizes.N, sizes.F, tile)
+    tile, features, blocks = tiles.main(tile, processors(x.device), sizes.N, sizes.D, sizes.F)
+    groups = triton.cdiv(sizes.F, features * blocks)
+    programs = sizes.N * triton.cdiv(sizes.D, tile.columns) * groups
     superblocks = triton.cdiv(sizes.T, SUPERBLOCK)
     # Either way a superblock's sum starts from zero and sums are added in order: the same bits.
-    walk = groups == 1 and (superblocks == 1 or 5 * columns >= 3 * processors(x.device))
-    # Folded, gamma's gradient needs g^T x of every row of phi: `final` has them where main has not.
-    late_gamma = groups > 1 and gamma is not None and not numbers.hf32
-    product, grad_gamma = out.grad_phi, None if late_gamma else out.grad_gamma
-    if not walk:
-        if product is not None or (late_gamma and out.grad_gamma is not None):
-            product = phi.new_empty(superblocks, sizes.F, sizes.N * sizes.D)
-        if grad_gamma is not None:
-            grad_gamma = phi.new_empty(superblocks, sizes.N, sizes.D)
+    walk = superblocks == 1 or programs >= tiles.least_programs(processors(x.device))
+    shares = 1 if numbers.hf32 else groups
+    product, grad_gamma = out.grad_phi, out.grad_gamma
+    if product is not None and not walk:
+        product = phi.new_empty(superblocks, sizes.F, sizes.N * sizes.D)
+    if grad_gamma is not None and not (walk and shares == 1):
+        grad_gamma = phi.new_empty(superblocks * shares, sizes.N, sizes.D)
     launch(
         bwd.pre_main_bwd_kernel,
-        (columns * groups * (1 if walk else superblocks),),
+        (programs * (1 if walk else superblocks),),
         *(*given, out.grad_x, product, grad_gamma, sizes.T, *steps, numbers.norm_eps),
         N=sizes.N,
         D=sizes.D,
         F=sizes.F,
-        BT=plan.tile.tokens,
-        BK=plan.tile.columns,
-        BF=plan.features,
-        BLOCKS=plan.blocks,
+        BT=tile.tokens,
+        BK=tile.columns,
+        BF=features,
+        BLOCKS=blocks,
         **precision,
         EPS_OUTSIDE=numbers.norm_eps_outside,
         WALK=walk,
         SUPERBLOCK=SUPERBLOCK,
-        warps=plan.tile.warps,
-        stages=plan.tile.stages,
+        warps=tile.warps,
+        stages=tile.stages,
     )
-    if walk:
-        return
-    if product is not None:
-        _final(sizes, product, phi, gamma, numbers, out, late_gamma)
-    if grad_gamma is not None and out.grad_gamma is not None:
-        ordered_sum(grad_gamma, out.grad_gamma)
+    if out.grad_phi is not None and product is not None and not walk:
+        _final(sizes, product, gamma, numbers, out.grad_phi)
+    if grad_gamma is not None and out.grad_gamma is not None and grad_gamma is not out.grad_gamma:
+        ordered_sum(grad_gamma, out.grad_gamma, shares)
 
 
 def _final(
-    sizes: PreSizes,
-    product: Tensor,
-    phi: Tensor,
-    gamma: Tensor | None,
-    numbers: PreNumbers,
-    out: MhcPreBackward,
-    late_gamma: bool,
+    sizes: PreSizes, product: Tensor, gamma: Tensor | None, numbers: PreNumbers, grad_phi: Tensor
 ) -> None:
     tile, features = tiles.final(sizes.F)
     width = sizes.N * sizes.D
-    grad_gamma = out.grad_gamma if late_gamma else None
     launch(
         bwd.pre_final_bwd_kernel,
         (triton.cdiv(width, tile.columns) * triton.cdiv(sizes.F, features),),
-        *(product, phi, gamma, out.grad_phi, grad_gamma, len(product)),
+        *(product, gamma, grad_phi, len(product)),
         ND=width,
         F=sizes.F,
         BK=tile.columns,

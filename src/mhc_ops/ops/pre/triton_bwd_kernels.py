@@ -95,7 +95,7 @@ def pre_token_bwd_kernel(
 
 
 @triton.jit
-def _phi_block(
+def phi_block(
     phi, gamma, f, f_ok, column, column_ok, ND: tl.constexpr, FOLD: tl.constexpr, HF32: tl.constexpr
 ):
     """phi [BF, BK] as an operand: times gamma, or rounded."""
@@ -109,12 +109,22 @@ def _phi_block(
 
 
 @triton.jit
-def _g_block(g, tokens, token_ok, f, f_ok, F: tl.constexpr, HF32: tl.constexpr):
+def g_block(g, tokens, token_ok, f, f_ok, F: tl.constexpr, HF32: tl.constexpr):
     """g [BT, BF] as an operand."""
     block = tl.load(
         g + tokens[:, None] * F + f[None, :], mask=token_ok[:, None] & f_ok[None, :], other=0.0
     )
     return round_hf32(block) if HF32 else block
+
+
+@triton.jit
+def rms_slope(inv, norm_eps, EPS_OUTSIDE: tl.constexpr):
+    """What the RMS term's coefficient multiplies x with."""
+    slope = inv
+    if EPS_OUTSIDE:
+        rms = tl.div_rn(1.0, inv) - norm_eps
+        slope = tl.where(rms > 0.0, tl.div_rn(1.0, tl.maximum(rms, 1e-38)), 0.0)
+    return slope
 
 
 @triton.jit
@@ -133,7 +143,7 @@ def _gamma_share(
     share = tl.zeros([column.shape[0]], tl.float32)
     for b in tl.static_range(BLOCKS):
         f = first + b * BF + tl.arange(0, BF)
-        raw = _phi_block(phi, None, f, f < F, column, column_ok, ND, False, False)
+        raw = phi_block(phi, None, f, f < F, column, column_ok, ND, False, False)
         share += tl.sum(tl.trans(raw) * parts[b], 1)
     return share
 
@@ -175,9 +185,9 @@ def pre_main_bwd_kernel(
 ):
     """A program has BLOCKS blocks of BF rows of phi; the first group of them makes grad_x.
 
-    WALK: product [F, N*D] and grad_gamma [N, D] are the gradients. Otherwise product holds each
-    superblock's g^T x and grad_gamma its share, [superblocks, ..]; with more than one group that
-    share needs all of them, and pre_final_bwd_kernel makes it.
+    WALK: product [F, N*D] is grad_phi. Otherwise it holds each superblock's g^T x, [superblocks,
+    ..]. grad_gamma is whole, [N, D], when one group walks; otherwise it holds each superblock's
+    and group's share, [superblocks, groups, N, D].
 
     grad_x, product, grad_gamma may be None.
     """
@@ -190,7 +200,9 @@ def pre_main_bwd_kernel(
     SCALE: tl.constexpr = HAS_GAMMA and HF32
     WANT_X: tl.constexpr = grad_x is not None
     DIRECT: tl.constexpr = SCALE and grad_gamma is not None
-    FROM_PRODUCT: tl.constexpr = FOLD and GROUPS == 1 and grad_gamma is not None
+    FROM_PRODUCT: tl.constexpr = FOLD and grad_gamma is not None
+    SHARES: tl.constexpr = GROUPS if FROM_PRODUCT else 1
+    WHOLE_GAMMA: tl.constexpr = WALK and SHARES == 1
     WANT_P: tl.constexpr = product is not None or FROM_PRODUCT
     NEED_U: tl.constexpr = WANT_X or DIRECT
     KEEP_PHI: tl.constexpr = BLOCKS == 1 and NEED_U  # more blocks do not fit into registers
@@ -214,7 +226,7 @@ def pre_main_bwd_kernel(
         gamma_row = tl.load(gamma + column, mask=d_ok, other=0.0)
     if KEEP_PHI:
         f = first_f + tl.arange(0, BF)
-        kept = _phi_block(phi, gamma, f, f < F, column, d_ok, ND, FOLD, HF32)
+        kept = phi_block(phi, gamma, f, f < F, column, d_ok, ND, FOLD, HF32)
         b0, b1, b2 = split(kept, P_PIECES)
     parts = zeros(BLOCKS, BK, BF)
     totals = zeros(BLOCKS, BK, BF)
@@ -240,7 +252,7 @@ def pre_main_bwd_kernel(
         more = ()
         for b in tl.static_range(BLOCKS):
             f = first_f + b * BF + tl.arange(0, BF)
-            g0, g1, g2 = split(_g_block(g, tokens, token_ok, f, f < F, F, HF32), P_PIECES)
+            g0, g1, g2 = split(g_block(g, tokens, token_ok, f, f < F, F, HF32), P_PIECES)
             if WANT_P:
                 part = dot_split(a0, a0, a1, a2, g0, g1, g2, parts[b], X_PIECES, P_PIECES)
                 more = more + (part,)
@@ -249,7 +261,7 @@ def pre_main_bwd_kernel(
                     u = dot_split(g0, g0, g1, g2, b0, b1, b2, u, P_PIECES, P_PIECES)
                 else:
                     c0, c1, c2 = split(
-                        _phi_block(phi, gamma, f, f < F, column, d_ok, ND, FOLD, HF32), P_PIECES
+                        phi_block(phi, gamma, f, f < F, column, d_ok, ND, FOLD, HF32), P_PIECES
                     )
                     u = dot_split(g0, g0, g1, g2, c0, c1, c2, u, P_PIECES, P_PIECES)
         if WANT_P:
@@ -258,9 +270,9 @@ def pre_main_bwd_kernel(
         if NEED_U and group == 0:
             for other in range(BLOCKS, F_BLOCKS):
                 f = other * BF + tl.arange(0, BF)
-                g0, g1, g2 = split(_g_block(g, tokens, token_ok, f, f < F, F, HF32), P_PIECES)
+                g0, g1, g2 = split(g_block(g, tokens, token_ok, f, f < F, F, HF32), P_PIECES)
                 c0, c1, c2 = split(
-                    _phi_block(phi, gamma, f, f < F, column, d_ok, ND, FOLD, HF32), P_PIECES
+                    phi_block(phi, gamma, f, f < F, column, d_ok, ND, FOLD, HF32), P_PIECES
                 )
                 u = dot_split(g0, g0, g1, g2, c0, c1, c2, u, P_PIECES, P_PIECES)
             if DIRECT:
@@ -271,10 +283,7 @@ def pre_main_bwd_kernel(
                 inv = tl.load(inv_rms + tokens, mask=token_ok, other=1.0)
                 gate = tl.load(h_pre + tokens * N + stream, mask=token_ok, other=0.0)
                 c = tl.load(coefficient + tokens, mask=token_ok, other=0.0)
-                slope = inv
-                if EPS_OUTSIDE:
-                    rms = tl.div_rn(1.0, inv) - norm_eps
-                    slope = tl.where(rms > 0.0, tl.div_rn(1.0, tl.maximum(rms, 1e-38)), 0.0)
+                slope = rms_slope(inv, norm_eps, EPS_OUTSIDE)
                 grad = tl.load(
                     grad_h_in + tokens[:, None] * grad_h_in_token + d[None, :], mask=ok, other=0.0
                 )
@@ -290,6 +299,9 @@ def pre_main_bwd_kernel(
         if WALK and ((first + BT) % SUPERBLOCK == 0 or first + BT >= end):
             if FROM_PRODUCT:
                 gamma_part = _gamma_share(phi, parts, first_f, column, d_ok, ND, F, BF, BLOCKS)
+            if FROM_PRODUCT and not WHOLE_GAMMA:
+                share = first // SUPERBLOCK * SHARES + group
+                tl.store(grad_gamma + share * ND + column, gamma_part, mask=d_ok)
             gamma_total += gamma_part
             gamma_part = tl.zeros([BK], tl.float32)
             if WANT_P:
@@ -311,17 +323,17 @@ def pre_main_bwd_kernel(
             f = first_f + b * BF + tl.arange(0, BF)
             at = block * F * ND + f[None, :].to(tl.int64) * ND + column[:, None]
             tl.store(product + at, totals[b], mask=(f < F)[None, :] & d_ok[:, None])
-    if FROM_PRODUCT or (DIRECT and group == 0):
+    if FROM_PRODUCT and (WHOLE_GAMMA or not WALK):
+        tl.store(grad_gamma + (block * SHARES + group) * ND + column, gamma_total, mask=d_ok)
+    if DIRECT and group == 0:
         tl.store(grad_gamma + block * ND + column, gamma_total, mask=d_ok)
 
 
 @triton.jit(do_not_specialize=["superblocks"])
 def pre_final_bwd_kernel(
     product,
-    phi,
     gamma,
     grad_phi,
-    grad_gamma,
     superblocks,
     ND: tl.constexpr,
     F: tl.constexpr,
@@ -329,39 +341,19 @@ def pre_final_bwd_kernel(
     BF: tl.constexpr,
     FOLD: tl.constexpr,
 ):
-    """Adds product [superblocks, F, N*D] in order.
-
-    grad_phi may be None, and grad_gamma is unless phi has more rows than a block.
-    """
+    """Adds product [superblocks, F, N*D] in order, times gamma."""
     F_BLOCKS: tl.constexpr = (F + BF - 1) // BF
-    f_block = tl.program_id(0) % F_BLOCKS
     column = (tl.program_id(0) // F_BLOCKS) * BK + tl.arange(0, BK)
-    ok = column < ND
-    f = f_block * BF + tl.arange(0, BF)
-    f_ok = f < F
+    f = tl.program_id(0) % F_BLOCKS * BF + tl.arange(0, BF)
+    ok = (f < F)[:, None] & (column < ND)[None, :]
+    at = f[:, None].to(tl.int64) * ND + column[None, :]
     gamma_row = tl.zeros([BK], tl.float32)
     if FOLD:
-        gamma_row = tl.load(gamma + column, mask=ok, other=0.0)
+        gamma_row = tl.load(gamma + column, mask=column < ND, other=0.0)
     total = tl.zeros([BF, BK], tl.float32)
-    gamma_total = tl.zeros([BK], tl.float32)
     base = product
     for _ in range(superblocks):
-        if grad_phi is not None:
-            at = f[:, None].to(tl.int64) * ND + column[None, :]
-            part = tl.load(base + at, mask=f_ok[:, None] & ok[None, :], other=0.0)
-            total += part * gamma_row[None, :] if FOLD else part
-        if FOLD and grad_gamma is not None and f_block == 0:
-            gamma_part = tl.zeros([BK], tl.float32)
-            for other in range(F_BLOCKS):
-                fo = other * BF + tl.arange(0, BF)
-                at = fo[:, None].to(tl.int64) * ND + column[None, :]
-                ok_2d = (fo < F)[:, None] & ok[None, :]
-                raw = tl.load(phi + at, mask=ok_2d, other=0.0)
-                gamma_part += tl.sum(raw * tl.load(base + at, mask=ok_2d, other=0.0), 0)
-            gamma_total += gamma_part
+        part = tl.load(base + at, mask=ok, other=0.0)
+        total += part * gamma_row[None, :] if FOLD else part
         base += F * ND
-    if grad_phi is not None:
-        at = f[:, None].to(tl.int64) * ND + column[None, :]
-        tl.store(grad_phi + at, total, mask=f_ok[:, None] & ok[None, :])
-    if FOLD and grad_gamma is not None and f_block == 0:
-        tl.store(grad_gamma + column, gamma_total, mask=ok)
+    tl.store(grad_phi + at, total, mask=ok)

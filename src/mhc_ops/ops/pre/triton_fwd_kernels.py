@@ -1,8 +1,8 @@
 """MhcPre in two Triton kernels.
 
-mix: a program takes a block of tokens and a piece of one stream's columns, and leaves partial sums
-of x @ phi^T and of x^2. out: a program takes one token, adds its partial sums in order, makes the
-gates, and mixes h_in in a second pass over x.
+mix: a program takes a block of tokens and a piece of every stream's columns, and leaves partial
+sums of x @ phi^T and of x^2. out: a program takes a few tokens, adds their partial sums in order,
+makes the gates, and mixes h_in in a second pass over x.
 """
 
 import triton
@@ -10,6 +10,7 @@ import triton.language as tl
 
 from ..common.triton_device import (
     dot_split,
+    halved,
     is_finite,
     round_hf32,
     sigmoid,
@@ -20,14 +21,104 @@ from ..common.triton_device import (
 
 
 @triton.jit
+def project(
+    x,
+    phi_rows,
+    gamma_row,
+    d,
+    d_ok,
+    first_f,
+    parts,
+    squares,
+    finite,
+    ND: tl.constexpr,
+    F: tl.constexpr,
+    BF: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    X_PIECES: tl.constexpr,
+    PHI_PIECES: tl.constexpr,
+    HAS_GAMMA: tl.constexpr,
+    HF32: tl.constexpr,
+    FINITE: tl.constexpr,
+):
+    """Add a tile x [BT, BK] of one stream to parts (BLOCKS of [BT, BF]) and squares [BT, BK / 8].
+
+    Without FINITE, x may hold infinities: they enter the largest products alone.
+    """
+    wide = x.to(tl.float32)
+    more, all_finite = sum_squares(wide)
+    squares += more
+    finite = finite & all_finite
+    if HAS_GAMMA:
+        gamma = tl.load(gamma_row + d, mask=d_ok, other=0.0)
+    if HF32:
+        if HAS_GAMMA:
+            wide = wide * gamma[None, :]
+        wide = round_hf32(wide)
+    top = wide.to(tl.bfloat16)
+    if not FINITE:
+        wide = tl.where(is_finite(wide), wide, 0.0)
+    a0, a1, a2 = split(wide, X_PIECES)
+    if FINITE:
+        top = a0
+    longer = ()
+    for b in tl.static_range(BLOCKS):
+        f = first_f + b * BF + tl.arange(0, BF)
+        at = f[None, :].to(tl.int64) * ND + d[:, None]
+        phi = tl.load(phi_rows + at, mask=d_ok[:, None] & (f < F)[None, :], other=0.0)
+        if HF32:
+            phi = round_hf32(phi)
+        elif HAS_GAMMA:
+            phi = phi * gamma[:, None]
+        b0, b1, b2 = split(phi, PHI_PIECES)
+        part = dot_split(top, a0, a1, a2, b0, b1, b2, parts[b], X_PIECES, PHI_PIECES)
+        longer = longer + (part,)
+    return longer, squares, finite
+
+
+@triton.jit
+def added(left, right, BLOCKS: tl.constexpr):
+    total = ()
+    for b in tl.static_range(BLOCKS):
+        total = total + (left[b] + right[b],)
+    return total
+
+
+@triton.jit
+def store_sums(
+    mix,
+    squares,
+    sums,
+    total,
+    rows,
+    token_ok,
+    first_f,
+    F: tl.constexpr,
+    BF: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """A program's sums at `rows` [BT] of mix [splits * T, F] and, by its first group, squares."""
+    for b in tl.static_range(BLOCKS):
+        f = first_f + b * BF + tl.arange(0, BF)
+        to = mix + rows[:, None] * F + f[None, :]
+        tl.store(to, sums[b], mask=token_ok[:, None] & (f < F)[None, :])
+    for _ in tl.static_range(4):  # tiles have at most 16 times 8 columns
+        if total.shape[1] > 1:
+            total = halved(total)
+    if first_f == 0:
+        tl.store(squares + rows, tl.sum(total, 1), mask=token_ok)
+
+
+@triton.jit
 def _mix_columns(
     x_rows,
-    phi_stream,
-    gamma_row,
+    x_stream,
+    phi,
+    gamma,
     start,
     token_ok,
     first_f,
-    ND: tl.constexpr,
+    N: tl.constexpr,
     F: tl.constexpr,
     D: tl.constexpr,
     BT: tl.constexpr,
@@ -38,57 +129,37 @@ def _mix_columns(
     FLUSH: tl.constexpr,
     X_PIECES: tl.constexpr,
     PHI_PIECES: tl.constexpr,
-    HAS_GAMMA: tl.constexpr,
     HF32: tl.constexpr,
     FINITE: tl.constexpr,
 ):
-    """Columns [start, start + CHUNK) of one stream: sums of [BT, BF], squares [BT], finite [BT].
+    """Columns [start, start + CHUNK) of every stream: sums, squares, and whether all are finite.
 
     Every FLUSH columns the matrix unit's accumulator, which may truncate, is added to a sum that
-    rounds. Without FINITE, x may hold infinities: they enter the largest products alone.
+    rounds.
     """
+    HAS_GAMMA: tl.constexpr = gamma is not None
     sums = zeros(BLOCKS, BT, BF)
-    squares = tl.zeros([BT], tl.float64)
-    finite = tl.full([BT], 1, tl.int1)
+    squares = tl.zeros([BT, BK // 8], tl.float64)
+    finite = tl.full([BT, BK // 8], 1, tl.int1)
     for first in range(start, start + CHUNK, FLUSH):
         parts = zeros(BLOCKS, BT, BF)
-        for begin in range(first, first + FLUSH, BK):
-            d = begin + tl.arange(0, BK)
+        for i in range(FLUSH // BK * N):
+            stream = i % N
+            d = first + i // N * BK + tl.arange(0, BK)
             d_ok = d < D
-            x = tl.load(x_rows + d[None, :], mask=token_ok[:, None] & d_ok[None, :], other=0.0)
-            wide = x.to(tl.float32)
-            more, rows_finite = sum_squares(wide)
-            squares += more
-            finite = finite & rows_finite
+            x = tl.load(
+                x_rows + stream * x_stream + d[None, :],
+                mask=token_ok[:, None] & d_ok[None, :],
+                other=0.0,
+            )
+            gamma_row = gamma
             if HAS_GAMMA:
-                gamma = tl.load(gamma_row + d, mask=d_ok, other=0.0)
-            if HF32:
-                if HAS_GAMMA:
-                    wide = wide * gamma[None, :]
-                wide = round_hf32(wide)
-            top = wide.to(tl.bfloat16)
-            if not FINITE:
-                wide = tl.where(is_finite(wide), wide, 0.0)
-            a0, a1, a2 = split(wide, X_PIECES)
-            if FINITE:
-                top = a0
-            longer = ()
-            for b in tl.static_range(BLOCKS):
-                f = first_f + b * BF + tl.arange(0, BF)
-                at = f[None, :].to(tl.int64) * ND + d[:, None]
-                phi = tl.load(phi_stream + at, mask=d_ok[:, None] & (f < F)[None, :], other=0.0)
-                if HF32:
-                    phi = round_hf32(phi)
-                elif HAS_GAMMA:
-                    phi = phi * gamma[:, None]
-                b0, b1, b2 = split(phi, PHI_PIECES)
-                part = dot_split(top, a0, a1, a2, b0, b1, b2, parts[b], X_PIECES, PHI_PIECES)
-                longer = longer + (part,)
-            parts = longer
-        longer = ()
-        for b in tl.static_range(BLOCKS):
-            longer = longer + (sums[b] + parts[b],)
-        sums = longer
+                gamma_row = gamma + stream * D
+            parts, squares, finite = project(
+                x, phi + stream * D, gamma_row, d, d_ok, first_f, parts, squares, finite,
+                N * D, F, BF, BLOCKS, X_PIECES, PHI_PIECES, HAS_GAMMA, HF32, FINITE,
+            )  # fmt: skip
+        sums = added(sums, parts, BLOCKS)
     return sums, squares, finite
 
 
@@ -115,43 +186,27 @@ def pre_mix_fwd_kernel(
     PHI_PIECES: tl.constexpr,
     HF32: tl.constexpr,
 ):
-    """mix [splits, T, F] and squares [splits, T] (float64); a split is a stream's column chunk."""
+    """mix [splits, T, F] and squares [splits, T] (float64); a split is a chunk of columns."""
     GROUPS: tl.constexpr = (F + BF * BLOCKS - 1) // (BF * BLOCKS)
     CHUNKS: tl.constexpr = (D + CHUNK - 1) // CHUNK
     program = tl.program_id(0)
-    group = program % GROUPS
-    piece = (program // GROUPS) % (N * CHUNKS)
-    tokens = (program // (GROUPS * N * CHUNKS)).to(tl.int64) * BT + tl.arange(0, BT)
-    stream = piece // CHUNKS
-    start = (piece % CHUNKS) * CHUNK
-    first_f = group * (BF * BLOCKS)
+    first_f = program % GROUPS * (BF * BLOCKS)
+    piece = (program // GROUPS) % CHUNKS
+    tokens = (program // (GROUPS * CHUNKS)).to(tl.int64) * BT + tl.arange(0, BT)
     token_ok = tokens < T
-
-    x_rows = x + tokens[:, None] * x_token + stream.to(tl.int64) * x_stream
-    phi_stream = phi + stream * D
-    HAS_GAMMA: tl.constexpr = gamma is not None
-    gamma_row = gamma
-    if HAS_GAMMA:
-        gamma_row = gamma + stream * D
+    x_rows = x + tokens[:, None] * x_token
+    step = tl.cast(x_stream, tl.int64)
     sums, total, finite = _mix_columns(
-        x_rows, phi_stream, gamma_row, start, token_ok, first_f,
-        N * D, F, D, BT, BK, BF, BLOCKS, CHUNK, FLUSH, X_PIECES, PHI_PIECES, HAS_GAMMA, HF32,
-        True,
+        x_rows, step, phi, gamma, piece * CHUNK, token_ok, first_f,
+        N, F, D, BT, BK, BF, BLOCKS, CHUNK, FLUSH, X_PIECES, PHI_PIECES, HF32, True,
     )  # fmt: skip
-    if tl.min(finite.to(tl.int32), 0) == 0:
+    if tl.min(tl.min(finite.to(tl.int32), 1), 0) == 0:
         sums, total, finite = _mix_columns(
-            x_rows, phi_stream, gamma_row, start, token_ok, first_f,
-            N * D, F, D, BT, BK, BF, BLOCKS, CHUNK, FLUSH, X_PIECES, PHI_PIECES, HAS_GAMMA, HF32,
-            False,
+            x_rows, step, phi, gamma, piece * CHUNK, token_ok, first_f,
+            N, F, D, BT, BK, BF, BLOCKS, CHUNK, FLUSH, X_PIECES, PHI_PIECES, HF32, False,
         )  # fmt: skip
-
     rows = piece.to(tl.int64) * T + tokens
-    for b in tl.static_range(BLOCKS):
-        f = first_f + b * BF + tl.arange(0, BF)
-        to = mix + rows[:, None] * F + f[None, :]
-        tl.store(to, sums[b], mask=token_ok[:, None] & (f < F)[None, :])
-    if group == 0:
-        tl.store(squares + rows, total, mask=token_ok)
+    store_sums(mix, squares, sums, total, rows, token_ok, first_f, F, BF, BLOCKS)
 
 
 @triton.jit
