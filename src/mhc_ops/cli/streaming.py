@@ -31,9 +31,9 @@ def stream(
     as_json: bool,
 ) -> int:
     """Run the request, or as a rank of torchrun's that is not the first, its share."""
-    crew = Torchrun() if by_torchrun else None
-    if crew is not None and nproc is not None:
+    if by_torchrun and nproc is not None:
         raise ArgumentError("--nproc starts processes by itself; leave it out under torchrun.")
+    crew = Torchrun() if by_torchrun else None
     if crew is not None and crew.rank:
         crew.follow()
         return GOOD

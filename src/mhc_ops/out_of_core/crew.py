@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -91,8 +92,9 @@ class _Child:
         words = self._words.read().decode(errors="replace").split("\n")
         said = next((line for line in reversed(words) if line.strip()), "")
         if status < 0:
-            said = f"was ended by signal {-status}"
-        raise RunError(f"rank {self._rank} {said.rstrip('.') or f'ended with status {status}'}.")
+            said = f"was ended by {signal.Signals(-status).name}"
+        how = said.rstrip(".") or f"ended with status {status}"
+        raise RunError(f"rank {self._rank} {how}; go on with --resume.")
 
     def close(self) -> None:
         for stream in (self.process.stdin, self.process.stdout, self._words):

@@ -20,6 +20,6 @@ def in_words(target: Path) -> Iterator[None]:
         where = f"{target}: " if error.filename is None else f"{error.filename}: "
         if error.errno in _FULL:
             raise FileError(
-                f"{target}: there is no room for it ({reason}); make room and repeat the run."
+                f"{target}: there is no room for it ({reason}); make room, and go on with --resume."
             ) from error
         raise FileError(f"{where}{reason}.") from error
