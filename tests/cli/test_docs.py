@@ -14,7 +14,9 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize(("page", "expected"), [("cli.md", 18), ("checkpoints.md", 4), ("out-of-core.md", 5)])
+@pytest.mark.parametrize(
+    ("page", "expected"), [("cli.md", 18), ("checkpoints.md", 4), ("out-of-core.md", 5)]
+)
 def test_every_example_of_the_page(mhc_ops, folder, page, expected):
     commands = 0
     names: dict[str, object] = {}

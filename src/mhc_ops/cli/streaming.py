@@ -35,7 +35,7 @@ def stream(
         raise ArgumentError("--nproc starts processes by itself; leave it out under torchrun.")
     crew = Torchrun() if by_torchrun else None
     if crew is not None and crew.rank:
-        crew.follow()
+        crew.follow(request.target)
         return GOOD
     ranks = (nproc or 1) if crew is None else crew.count
     settings = Settings(chunk, ranks, threads, resume, str(request.device))
@@ -85,8 +85,9 @@ def _implementation(request: Request, inputs: Mapping[str, Stored]) -> Impl:
 
 def _made_by(impl: Impl, device: str) -> dict[str, Any]:
     """What decides the bits beside the inputs."""
-    kernels = _native.describe() if impl is Impl.CPU else torch.__version__
-    return {"impl": impl.value, "kernels": kernels, "device": device}
+    kernels = _native.describe() if impl is Impl.CPU else None
+    torch_version = str(torch.__version__)
+    return {"impl": impl.value, "kernels": kernels, "torch": torch_version, "device": device}
 
 
 def _operation(

@@ -38,9 +38,9 @@ class Spawned:
 
     def start(self, job: Job) -> None:
         for rank in self._ranks:
-            rank.await_ready()
-        for rank in self._ranks:
             rank.give(job)
+        for rank in self._ranks:
+            rank.await_ready()
 
     def check(self) -> None:
         for rank in self._ranks:

@@ -9,7 +9,7 @@ one chunk ahead of its turn.
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -50,6 +50,8 @@ class Job:
 
 
 class _Chunk(NamedTuple):
+    """A chunk that waits for its turn."""
+
     first: int
     stop: int
     sums: Tensor  # [superblocks, bytes]
@@ -58,62 +60,73 @@ class _Chunk(NamedTuple):
 def work(job: Job, rank: int, check: Callable[[], None]) -> None:
     """Do a rank's chunks. `check` is called often and raises when the run must stop."""
     torch.set_num_threads(job.threads)
-    layout = job.sums
-    room = layout.buffer(_AHEAD, -(-job.chunk // SUPERBLOCK))
-    parameters = {name: t.to(job.device) for name, t in job.parameters.items()}
+    room = job.sums.buffer(_AHEAD, -(-job.chunk // SUPERBLOCK))
     waiting: deque[_Chunk] = deque()
     with ExitStack() as files:
-        progress = Progress(job.folder, layout.nbytes)
-        files.callback(progress.close)
-        sources = {name: Source(place) for name, place in job.inputs.items()}
-        sinks = {name: Sink(place) for name, place in job.outputs.items()}
-        for source in sources.values():
-            files.callback(source.close)
-        for sink in sinks.values():
-            files.callback(sink.close)
+        progress = files.enter_context(closing(Progress(job.folder, job.sums.nbytes)))
+        blocks = files.enter_context(closing(_Blocks(job)))
+
+        def finish_first(wait: bool) -> bool:
+            while progress.tokens != waiting[0].first:
+                if not wait:
+                    return False
+                check()
+                time.sleep(POLL)
+            _finish(progress, job.sums, waiting.popleft())
+            return True
+
         firsts = range(job.start, job.tokens, job.chunk)[rank :: job.ranks]
         for number, first in enumerate(firsts):
             stop = min(first + job.chunk, job.tokens)
             sums = room[number % _AHEAD]
-            for index, begin in enumerate(range(first, stop, SUPERBLOCK)):
+            begins = range(first, stop, SUPERBLOCK)
+            for index, begin in enumerate(begins):
                 check()
                 end = min(begin + SUPERBLOCK, stop)
-                _announce(sources, job, end, stop)
-                inputs = {name: s.take(begin, end).to(job.device) for name, s in sources.items()}
-                results = job.operation.call({**inputs, **parameters})
-                for name, sink in sinks.items():
-                    sink.put(begin, end, results[name].cpu())
-                for name, view in layout.views(sums[index]).items():
-                    view.copy_(results[name])
-            waiting.append(_Chunk(first, stop, sums[: -(-(stop - first) // SUPERBLOCK)]))
-            while waiting and progress.tokens == waiting[0].first:
-                _finish(progress, layout, waiting.popleft())
-            while len(waiting) == _AHEAD:
-                _await_turn(progress, waiting[0], check)
-                _finish(progress, layout, waiting.popleft())
+                blocks.announce(end if end < stop else stop + (job.ranks - 1) * job.chunk)
+                blocks.compute(begin, end, sums[index])
+            waiting.append(_Chunk(first, stop, sums[: len(begins)]))
+            while waiting and finish_first(wait=len(waiting) == _AHEAD):
+                pass
         while waiting:
-            _await_turn(progress, waiting[0], check)
-            _finish(progress, layout, waiting.popleft())
+            finish_first(wait=True)
 
 
-def _announce(sources: dict[str, Source], job: Job, begin: int, stop: int) -> None:
-    """Have the rank's next superblock read ahead."""
-    if begin == stop:
-        begin += (job.ranks - 1) * job.chunk
-    if begin < job.tokens:
-        for source in sources.values():
-            source.announce(begin, min(begin + SUPERBLOCK, job.tokens))
+class _Blocks:
+    """The files of a run, a superblock at a time."""
 
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._parameters = {name: t.to(job.device) for name, t in job.parameters.items()}
+        self._sources = {name: Source(place) for name, place in job.inputs.items()}
+        self._sinks = {name: Sink(place) for name, place in job.outputs.items()}
 
-def _await_turn(progress: Progress, chunk: _Chunk, check: Callable[[], None]) -> None:
-    while progress.tokens != chunk.first:
-        check()
-        time.sleep(POLL)
+    def compute(self, begin: int, end: int, sums: Tensor) -> None:
+        """Tokens [begin, end): their rows to the outputs, what is summed over them to `sums`."""
+        job = self._job
+        rows = {name: s.take(begin, end).to(job.device) for name, s in self._sources.items()}
+        results = job.operation.call({**rows, **self._parameters})
+        for name, sink in self._sinks.items():
+            sink.put(begin, end, results[name].cpu())
+        for name, view in job.sums.views(sums).items():
+            view.copy_(results[name])
+
+    def announce(self, begin: int) -> None:
+        """Have the superblock that begins there read ahead."""
+        if begin < self._job.tokens:
+            for source in self._sources.values():
+                source.announce(begin, min(begin + SUPERBLOCK, self._job.tokens))
+
+    def close(self) -> None:
+        for source in self._sources.values():
+            source.close()
+        for sink in self._sinks.values():
+            sink.close()
 
 
 def _finish(progress: Progress, layout: SumLayout, chunk: _Chunk) -> None:
     """Add a chunk's sums to those of all tokens before it."""
-    total = progress.state().sums if layout.nbytes else torch.empty(0, dtype=torch.uint8)
+    total = progress.state().sums
     for index, part in enumerate(chunk.sums):
         if chunk.first == 0 and index == 0:  # not added to zero: the kernels keep a -0
             total = part.clone()

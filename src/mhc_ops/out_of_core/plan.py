@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 from math import prod
 from typing import Any
 
@@ -49,9 +50,8 @@ class Plan:
         """From a call with the first token alone."""
         token: dict[str, Tensor] = {}
         for name, place in self.by_token.items():
-            source = Source(place)
-            token[name] = source.take(0, 1).to(device)
-            source.close()
+            with closing(Source(place)) as source:
+                token[name] = source.take(0, 1).to(device)
         parameters = {name: t.to(device) for name, t in self.parameters.items()}
         found = {}
         for name, tensor in self.operation.call({**token, **parameters}).items():

@@ -12,13 +12,13 @@ from .words import in_words
 
 def main() -> int:
     """Work as rank 0 says; a complaint goes to standard error, where rank 0 reads it."""
-    sys.stdout.buffer.write(READY)
-    sys.stdout.buffer.flush()
     try:
         rank, parent, job = pickle.load(sys.stdin.buffer)
         scratch = Scratch(job.target)
         with in_words(job.target):
             scratch.share()
+            sys.stdout.buffer.write(READY)
+            sys.stdout.buffer.flush()
             work(job, rank, lambda: check_parent(parent))
             scratch.close()
     except EOFError:  # rank 0 ended before the work began

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,17 +118,16 @@ def run_files(
             run = {"format": 1, "version": __version__, "op": op, "attrs": dict(attrs)}
             run |= {"made_by": dict(made_by), "in": plan.identity()}
             places = _begin(scratch, plan, run, settings.resume)
-            progress = Progress(scratch.folder, plan.sums.nbytes)
-            start = progress.tokens
-            scratch.share()
-            job = _job(plan, scratch, places, settings, start)
-            crew.start(job)
-            ready = time.perf_counter()
-            _stream(job, crew, progress, on_progress)
-            done = time.perf_counter()
-            if places:
-                _finish(plan, places, progress)
-            progress.close()
+            with closing(Progress(scratch.folder, plan.sums.nbytes)) as progress:
+                start = progress.tokens
+                scratch.share()
+                job = _job(plan, scratch, places, settings, start)
+                crew.start(job)
+                ready = time.perf_counter()
+                _stream(job, crew, progress, on_progress)
+                done = time.perf_counter()
+                if places:
+                    _finish(plan, places, progress)
             scratch.publish()
         finally:
             torch.set_num_threads(threads)
@@ -144,8 +144,7 @@ def _begin(scratch: Scratch, plan: Plan, run: Mapping[str, Any], resume: bool) -
 
     Nowhere, when all of it is in place already and just the folder was left.
     """
-    progress = Progress(scratch.folder, plan.sums.nbytes)
-    try:
+    with closing(Progress(scratch.folder, plan.sums.nbytes)) as progress:
         if scratch.has_begun and progress.is_worth_keeping and not resume:
             raise ArgumentError(
                 f"{scratch.target}: an unfinished run lies in {scratch.folder}; add --resume to go "
@@ -159,8 +158,6 @@ def _begin(scratch: Scratch, plan: Plan, run: Mapping[str, Any], resume: bool) -
             if progress.tokens == plan.tokens:
                 return {}
         scratch.clear()
-    finally:
-        progress.close()
     places = lay_out(scratch.output, plan.outputs, run["op"], run["attrs"])
     for path in {stored.file for stored in places.values()}:
         size = max(s.offset + s.nbytes for s in places.values() if s.file == path)
@@ -169,9 +166,8 @@ def _begin(scratch: Scratch, plan: Plan, run: Mapping[str, Any], resume: bool) -
             reserve(file, size)
         finally:
             os.close(file)
-    progress = Progress(scratch.folder, plan.sums.nbytes)
-    progress.recover()
-    progress.close()
+    with closing(Progress(scratch.folder, plan.sums.nbytes)) as progress:
+        progress.recover()
     scratch.describe(run)
     return places
 
@@ -202,16 +198,22 @@ def _stream(
     """Do rank 0's chunks and wait for the others'."""
     flusher = Flusher(job.folder, job.sums.nbytes, (p.stored.file for p in job.outputs.values()))
 
+    shown = -1
+
     def check() -> None:
+        nonlocal shown
         crew.check()
         flusher.check()
-        on_progress(progress.tokens, job.tokens)
+        if progress.tokens != shown:
+            shown = progress.tokens
+            on_progress(shown, job.tokens)
 
     try:
         work(job, 0, check)
         while progress.tokens < job.tokens:
             check()
             time.sleep(POLL)
+        check()
     finally:
         flusher.stop()
     crew.finish()

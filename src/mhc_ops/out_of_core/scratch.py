@@ -3,6 +3,7 @@
 lock        held by every rank: exclusively to open or throw away the folder, else shared
 run.json    what the run is; written when all is laid out, so without it nothing has begun
 progress, durable    how far it is
+job         what torchrun's ranks get from rank 0
 output...   the output, at its full size
 """
 
@@ -12,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +106,8 @@ class Scratch:
         if self._lock >= 0 and self.folder.exists():
             keep = self.has_begun
             if keep:
-                progress = Progress(self.folder, sum_bytes)
-                keep = progress.is_worth_keeping
-                progress.close()
+                with closing(Progress(self.folder, sum_bytes)) as progress:
+                    keep = progress.is_worth_keeping
             if not keep:
                 self.remove()
         self.close()

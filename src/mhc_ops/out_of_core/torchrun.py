@@ -3,6 +3,7 @@
 import os
 import pickle
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from ..errors import RunError, UnsupportedError
@@ -11,6 +12,7 @@ from .job import Job, work
 from .scratch import Scratch
 from .words import in_words
 
+_JOB = "job"  # its name in the scratch folder
 _PATIENCE = timedelta(minutes=5)  # for ranks to come up
 
 
@@ -28,18 +30,20 @@ class Torchrun:
         self._parent = os.getppid()
 
     def start(self, job: Job) -> None:
-        self._store.set("mhc_ops/job", pickle.dumps(job))
+        (job.folder / _JOB).write_bytes(pickle.dumps(job))
+        self._store.set("mhc_ops/begun", b"")
         for rank in range(1, self.count):
             self._store.get(f"mhc_ops/ready/{rank}")
         self._store.set("mhc_ops/go", b"")
 
-    def follow(self) -> None:
-        """Work as a rank that is not the first."""
-        job = pickle.loads(self._store.get("mhc_ops/job"))
-        assert isinstance(job, Job)
-        scratch = Scratch(job.target)
-        with in_words(job.target):
+    def follow(self, target: Path) -> None:
+        """Work on `target` as a rank that is not the first."""
+        scratch = Scratch(target)
+        self._store.get("mhc_ops/begun")
+        with in_words(target):
             scratch.share()
+            # By a file of the user's: anybody on the machine may write into the store.
+            job = pickle.loads((scratch.folder / _JOB).read_bytes())
             self._store.set(f"mhc_ops/ready/{self.rank}", b"")
             self._store.get("mhc_ops/go")
             work(job, self.rank, self.check)
