@@ -8,7 +8,7 @@ one chunk ahead of its turn.
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,39 +57,56 @@ class _Chunk(NamedTuple):
     sums: Tensor  # [superblocks, bytes]
 
 
-def work(job: Job, rank: int, check: Callable[[], None]) -> None:
-    """Do a rank's chunks. `check` is called often and raises when the run must stop."""
-    torch.set_num_threads(job.threads)
-    room = job.sums.buffer(_AHEAD, -(-job.chunk // SUPERBLOCK))
-    waiting: deque[_Chunk] = deque()
-    with ExitStack() as files:
-        progress = files.enter_context(closing(Progress(job.folder, job.sums.nbytes)))
-        blocks = files.enter_context(closing(_Blocks(job)))
+class Worker:
+    """A rank that is ready to work: its files are open, and what a first call loads is there."""
 
-        def finish_first(wait: bool) -> bool:
-            while progress.tokens != waiting[0].first:
-                if not wait:
-                    return False
-                check()
-                time.sleep(POLL)
-            _finish(progress, job.sums, waiting.popleft())
-            return True
+    def __init__(self, job: Job, rank: int) -> None:
+        torch.set_num_threads(job.threads)
+        self._job, self._rank = job, rank
+        self._room = job.sums.buffer(_AHEAD, -(-job.chunk // SUPERBLOCK))
+        self._waiting: deque[_Chunk] = deque()
+        with ExitStack() as files:
+            self._progress = files.enter_context(closing(Progress(job.folder, job.sums.nbytes)))
+            self._blocks = files.enter_context(closing(_Blocks(job)))
+            self._blocks.call(0, 1)
+            self.close = files.pop_all().close
 
-        firsts = range(job.start, job.tokens, job.chunk)[rank :: job.ranks]
+    def work(self, check: Callable[[], None]) -> None:
+        """Do the rank's chunks. `check` is called often and raises when the run must stop."""
+        job, waiting = self._job, self._waiting
+        firsts = range(job.start, job.tokens, job.chunk)[self._rank :: job.ranks]
         for number, first in enumerate(firsts):
             stop = min(first + job.chunk, job.tokens)
-            sums = room[number % _AHEAD]
+            sums = self._room[number % _AHEAD]
             begins = range(first, stop, SUPERBLOCK)
             for index, begin in enumerate(begins):
                 check()
                 end = min(begin + SUPERBLOCK, stop)
-                blocks.announce(end if end < stop else stop + (job.ranks - 1) * job.chunk)
-                blocks.compute(begin, end, sums[index])
+                self._blocks.announce(end if end < stop else stop + (job.ranks - 1) * job.chunk)
+                self._blocks.compute(begin, end, sums[index])
             waiting.append(_Chunk(first, stop, sums[: len(begins)]))
-            while waiting and finish_first(wait=len(waiting) == _AHEAD):
-                pass
+            if len(waiting) == _AHEAD:
+                self._await_turn(check)
+            while waiting and self._progress.tokens == waiting[0].first:
+                self._finish(waiting.popleft())
         while waiting:
-            finish_first(wait=True)
+            self._await_turn(check)
+            self._finish(waiting.popleft())
+
+    def _await_turn(self, check: Callable[[], None]) -> None:
+        while self._progress.tokens != self._waiting[0].first:
+            check()
+            time.sleep(POLL)
+
+    def _finish(self, chunk: _Chunk) -> None:
+        """Add a chunk's sums to those of all tokens before it."""
+        total = self._progress.state().sums
+        for index, part in enumerate(chunk.sums):
+            if chunk.first == 0 and index == 0:  # not added to zero: the kernels keep a -0
+                total = part.clone()
+            else:
+                self._job.sums.add(total, part)
+        self._progress.advance(State(chunk.stop, total))
 
 
 class _Blocks:
@@ -103,13 +120,17 @@ class _Blocks:
 
     def compute(self, begin: int, end: int, sums: Tensor) -> None:
         """Tokens [begin, end): their rows to the outputs, what is summed over them to `sums`."""
-        job = self._job
-        rows = {name: s.take(begin, end).to(job.device) for name, s in self._sources.items()}
-        results = job.operation.call({**rows, **self._parameters})
+        results = self.call(begin, end)
         for name, sink in self._sinks.items():
             sink.put(begin, end, results[name].cpu())
-        for name, view in job.sums.views(sums).items():
+        for name, view in self._job.sums.views(sums).items():
             view.copy_(results[name])
+
+    def call(self, begin: int, end: int) -> Mapping[str, Tensor]:
+        """What the operator returns for tokens [begin, end)."""
+        job = self._job
+        rows = {name: s.take(begin, end).to(job.device) for name, s in self._sources.items()}
+        return job.operation.call({**rows, **self._parameters})
 
     def announce(self, begin: int) -> None:
         """Have the superblock that begins there read ahead."""
@@ -122,14 +143,3 @@ class _Blocks:
             source.close()
         for sink in self._sinks.values():
             sink.close()
-
-
-def _finish(progress: Progress, layout: SumLayout, chunk: _Chunk) -> None:
-    """Add a chunk's sums to those of all tokens before it."""
-    total = progress.state().sums
-    for index, part in enumerate(chunk.sums):
-        if chunk.first == 0 and index == 0:  # not added to zero: the kernels keep a -0
-            total = part.clone()
-        else:
-            layout.add(total, part)
-    progress.advance(State(chunk.stop, total))

@@ -1,11 +1,12 @@
 """The program of a rank that rank 0 starts: gets its job by standard input."""
 
+import os
 import pickle
 import sys
 
 from ..errors import MhcError
 from .crew import READY, check_parent
-from .job import work
+from .job import Worker
 from .scratch import Scratch
 from .words import in_words
 
@@ -17,9 +18,11 @@ def main() -> int:
         scratch = Scratch(job.target)
         with in_words(job.target):
             scratch.share()
+            worker = Worker(job, rank)
             sys.stdout.buffer.write(READY)
             sys.stdout.buffer.flush()
-            work(job, rank, lambda: check_parent(parent))
+            worker.work(lambda: check_parent(parent))
+            worker.close()
             scratch.close()
     except EOFError:  # rank 0 ended before the work began
         return 1
@@ -30,4 +33,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stderr.flush()
+    os._exit(status)  # taking the interpreter down would only keep rank 0 waiting

@@ -15,7 +15,7 @@ from ..tensorfile import Attr, Blank, Stored, lay_out, locate
 from ..version import __version__
 from .crew import Crew, Spawned
 from .flusher import Flusher, flush
-from .job import POLL, SUPERBLOCK, Job, work
+from .job import POLL, SUPERBLOCK, Job, Worker
 from .operation import Operation
 from .place import as_bytes, write_at
 from .plan import Plan
@@ -122,10 +122,12 @@ def run_files(
                 start = progress.tokens
                 scratch.share()
                 job = _job(plan, scratch, places, settings, start)
-                crew.start(job)
-                ready = time.perf_counter()
-                _stream(job, crew, progress, on_progress)
+                with closing(Worker(job, 0)) as worker:
+                    crew.start(job)
+                    ready = time.perf_counter()
+                    _stream(job, worker, crew, progress, on_progress)
                 done = time.perf_counter()
+                crew.finish()
                 if places:
                     _finish(plan, places, progress)
             scratch.publish()
@@ -193,7 +195,11 @@ def _job(
 
 
 def _stream(
-    job: Job, crew: Crew, progress: Progress, on_progress: Callable[[int, int], None]
+    job: Job,
+    worker: Worker,
+    crew: Crew,
+    progress: Progress,
+    on_progress: Callable[[int, int], None],
 ) -> None:
     """Do rank 0's chunks and wait for the others'."""
     flusher = Flusher(job.folder, job.sums.nbytes, (p.stored.file for p in job.outputs.values()))
@@ -209,14 +215,13 @@ def _stream(
             on_progress(shown, job.tokens)
 
     try:
-        work(job, 0, check)
+        worker.work(check)
         while progress.tokens < job.tokens:
             check()
             time.sleep(POLL)
         check()
     finally:
         flusher.stop()
-    crew.finish()
 
 
 def _finish(plan: Plan, places: Mapping[str, Stored], progress: Progress) -> None:

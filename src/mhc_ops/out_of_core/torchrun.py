@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import RunError, UnsupportedError
 from .crew import check_parent
-from .job import Job, work
+from .job import Job, Worker
 from .scratch import Scratch
 from .words import in_words
 
@@ -44,9 +44,11 @@ class Torchrun:
             scratch.share()
             # By a file of the user's: anybody on the machine may write into the store.
             job = pickle.loads((scratch.folder / _JOB).read_bytes())
+            worker = Worker(job, self.rank)
             self._store.set(f"mhc_ops/ready/{self.rank}", b"")
             self._store.get("mhc_ops/go")
-            work(job, self.rank, self.check)
+            worker.work(self.check)
+            worker.close()
             scratch.close()
 
     def check(self) -> None:
