@@ -24,7 +24,7 @@ from .scratch import Scratch
 from .words import in_words
 
 _CHUNK = 4096  # tokens; fewer where a rank would get too few chunks
-_CHUNKS_A_RANK = 4
+_CHUNKS_A_RANK = 16
 
 
 @dataclass(frozen=True)
