@@ -107,16 +107,6 @@ def test_six_gib_in_little_memory(source, whole, ranks, chunk):
     target.unlink()
 
 
-def test_without_streaming_the_cap_is_too_small(source):
-    """So the cap is one."""
-    with group(CAP) as capped:
-        if capped is None:
-            pytest.skip("a memory cap needs root and control groups")
-        process = start(command(source, source.with_name("no")), preexec_fn=capped.enter)
-        process.communicate(timeout=PATIENCE)
-    assert process.returncode != 0
-
-
 def test_twenty_kills(source, whole):
     target = source.with_name("killed.safetensors")
     words = command(source, target, "--nproc", 2, "--chunk", 512, "--threads", 1, "--resume")
