@@ -108,4 +108,4 @@ class _Child:
 def check_parent(parent: int) -> None:
     """RunError when the process that supervises this one is gone."""
     if os.getppid() != parent:
-        raise RunError("stopped, since the process that started it is gone.")
+        raise RunError("the process that started this rank is gone.")

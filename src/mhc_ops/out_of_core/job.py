@@ -73,7 +73,7 @@ class Worker:
 
     def work(self, check: Callable[[], None]) -> None:
         """Do the rank's chunks. `check` is called often and raises when the run must stop."""
-        job, waiting = self._job, self._waiting
+        job = self._job
         firsts = range(job.start, job.tokens, job.chunk)[self._rank :: job.ranks]
         for number, first in enumerate(firsts):
             stop = min(first + job.chunk, job.tokens)
@@ -81,22 +81,25 @@ class Worker:
             begins = range(first, stop, SUPERBLOCK)
             for index, begin in enumerate(begins):
                 check()
+                self._finish_ready()
                 end = min(begin + SUPERBLOCK, stop)
                 self._blocks.announce(end if end < stop else stop + (job.ranks - 1) * job.chunk)
                 self._blocks.compute(begin, end, sums[index])
-            waiting.append(_Chunk(first, stop, sums[: len(begins)]))
-            if len(waiting) == _AHEAD:
-                self._await_turn(check)
-            while waiting and self._progress.tokens == waiting[0].first:
-                self._finish(waiting.popleft())
-        while waiting:
-            self._await_turn(check)
-            self._finish(waiting.popleft())
+            self._waiting.append(_Chunk(first, stop, sums[: len(begins)]))
+            self._finish_all_but(_AHEAD - 1, check)
+        self._finish_all_but(0, check)
 
-    def _await_turn(self, check: Callable[[], None]) -> None:
-        while self._progress.tokens != self._waiting[0].first:
+    def _finish_all_but(self, most: int, check: Callable[[], None]) -> None:
+        """Wait for the rank's turn until no more than so many chunks wait."""
+        self._finish_ready()
+        while len(self._waiting) > most:
             check()
             time.sleep(POLL)
+            self._finish_ready()
+
+    def _finish_ready(self) -> None:
+        while self._waiting and self._progress.tokens == self._waiting[0].first:
+            self._finish(self._waiting.popleft())
 
     def _finish(self, chunk: _Chunk) -> None:
         """Add a chunk's sums to those of all tokens before it."""
