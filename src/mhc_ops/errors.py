@@ -6,7 +6,8 @@ MhcError
 │   ├── DtypeError                      dtype
 │   ├── DeviceError                     tensors on different devices
 │   └── FileError                       a file that cannot be read or written
-└── UnsupportedError (RuntimeError)     a right call that cannot be served here
+├── UnsupportedError (RuntimeError)     a right call that cannot be served here
+└── RunError (RuntimeError)             a run over files that stopped before its end
 """
 
 
@@ -36,3 +37,7 @@ class FileError(ArgumentError):
 
 class UnsupportedError(MhcError, RuntimeError):
     """The call is right, but the chosen implementation or this machine cannot serve it."""
+
+
+class RunError(MhcError, RuntimeError):
+    """A run over files stopped before its end; what it has finished is kept."""

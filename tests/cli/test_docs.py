@@ -15,7 +15,8 @@ def squeezed(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "expected"), [("cli.md", 16), ("checkpoints.md", 4), ("judge.md", 5)]
+    ("page", "expected"),
+    [("cli.md", 18), ("checkpoints.md", 4), ("out-of-core.md", 5), ("judge.md", 5)],
 )
 def test_every_example_of_the_page(mhc_ops, folder, page, expected):
     commands = 0

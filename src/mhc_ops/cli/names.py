@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
-
-from torch import Tensor
+from typing import TypeVar
 
 from ..errors import ArgumentError
+
+Entry = TypeVar("Entry")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -19,8 +20,8 @@ def select(
     required: tuple[str, ...],
     optional: tuple[str, ...],
     known: Collection[str],
-    tensors: Mapping[str, Tensor],
-) -> tuple[dict[str, Tensor], list[str]]:
+    tensors: Mapping[str, Entry],
+) -> tuple[dict[str, Entry], list[str]]:
     """An operator's own inputs, and the names of tensors that belong to its partner.
 
     Raises ArgumentError for a tensor that is not among the `known` ones, or a missing one.

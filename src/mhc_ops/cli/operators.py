@@ -16,14 +16,17 @@ from ..errors import ArgumentError
 from ..impls import resolve
 from ..tensorfile import Attr
 from ..types import Impl
-from .names import hint, select
+from .names import Entry, hint, select
 from .published import PUBLISHED, PublishedOperator
 
 _PRE = ("x", "phi", "alpha", "bias")
 _UPSTREAM = ("grad_h_in", "grad_h_post", "grad_h_res")
 _SAVED = ("inv_rms", "h_mix", "h_pre", "h_post")
-_GRADIENTS = ("grad_x", "grad_phi", "grad_alpha", "grad_bias", "grad_gamma")
+_PARAMETERS = ("phi", "alpha", "bias", "gamma")
+_GRADIENTS = ("grad_x", *(f"grad_{name}" for name in _PARAMETERS))
 _EVERY_TENSOR = {*_PRE, "gamma", *_UPSTREAM, *_SAVED, "grad_x_post", "h_in", "h_res", *_GRADIENTS}
+BY_TOKEN = _EVERY_TENSOR - {*_PARAMETERS, *_GRADIENTS[1:]}
+"""The tensors of MhcPre and MhcPreBackward with a row a token; the others are whole or sums."""
 
 _MODES = {0: "fp32", 1: "hf32"}
 
@@ -46,7 +49,7 @@ class Operator:
         flag = ("out_flag",) if self.flagged else ()
         return (*self.epsilons, *flag, "op_impl_mode", "precision")
 
-    def select(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    def select(self, tensors: Mapping[str, Entry]) -> tuple[dict[str, Entry], list[str]]:
         """The operator's own inputs, and the names of tensors that belong to its partner."""
         return select(self.name, self.required, self.optional, _EVERY_TENSOR, tensors)
 

@@ -19,7 +19,7 @@ from ..errors import ArgumentError
 from ..impls import resolve
 from ..tensorfile import Attr
 from ..types import Impl
-from .names import hint, select
+from .names import Entry, hint, select
 
 _DTYPES = {DTYPE_NAMES[number]: dtype for number, dtype in TORCH_DTYPES.items()}
 _KINDS = {"int64_t": "an integer", "bool": "true or false"}
@@ -52,7 +52,7 @@ class PublishedOperator:
         tensors = self.table.tensors
         return tuple(t.name for t in tensors if t.kind == "input" and t.optional is optional)
 
-    def select(self, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    def select(self, tensors: Mapping[str, Entry]) -> tuple[dict[str, Entry], list[str]]:
         """The operator's own inputs, and the names of tensors that belong to its partner."""
         pair = self.name.removesuffix("Backward")
         known = {t.name for name in (pair, f"{pair}Backward") for t in OPERATORS[name].tensors}

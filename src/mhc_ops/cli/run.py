@@ -1,5 +1,6 @@
 """mhc-ops run: an operator on tensors from a file, its results to a file."""
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -7,11 +8,12 @@ from typing import Annotated
 import torch
 import typer
 
-from ..errors import ArgumentError
-from ..tensorfile import Attr, TensorSet, check_target, read, write
+from ..errors import ArgumentError, UnsupportedError
+from ..tensorfile import Attr, Blank, TensorSet, check_target, read, write
 from ..tensorfile.tensor_set import attr_of
-from .operators import find_operator, fold_operator
-from .output import GOOD, JsonFlag, complain, console, dtype_name, print_json, shape_name, table
+from .operators import find_operator
+from .output import GOOD, JsonFlag
+from .request import Request, report
 
 
 def run(
@@ -31,56 +33,62 @@ def run(
     impl: Annotated[str, typer.Option(help="auto, reference, torch, cpu, triton or npu.")] = "auto",
     precision: Annotated[str | None, typer.Option(help="fp32 or hf32.")] = None,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, ...")] = "cpu",
+    nproc: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Stream the files, in N processes.")
+    ] = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TOKENS", help="Stream, so many at a time: a multiple of 256."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Stream, with N threads a process.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Stream, and go on with an unfinished run.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Run an operator on the tensors of a file and write what it returns."""
+    """Run an operator on the tensors of a file and write what it returns.
+
+    With --nproc, --chunk, --threads or --resume, or under torchrun, the files are streamed: they
+    may be larger than memory. The results are the same.
+    """
     operator = find_operator(op)
     overrides = dict(_assignment(text) for text in attr or ())
     if precision is not None:
         overrides["precision"] = precision
         overrides.setdefault("op_impl_mode", None)
     check_target(target)
-    where = parse_device(device)
-    content = read(source)
-    if content.op is not None and fold_operator(content.op) != fold_operator(operator.name):
-        raise ArgumentError(f"{source}: its tensors are for {content.op}, not {operator.name}.")
-    attrs: dict[str, Attr] = {**content.attrs, **overrides}
+    request = Request(operator, source, target, overrides, parse_device(device), impl)
+    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    if not (resume or by_torchrun or nproc or chunk or threads):
+        return _in_memory(request, as_json)
+    if os.name != "posix":
+        raise UnsupportedError("run: files can be streamed on POSIX systems alone.")
+    from .streaming import stream
+
+    return stream(request, nproc, chunk, threads, resume, by_torchrun, as_json)
+
+
+def _in_memory(request: Request, as_json: bool) -> int:
+    operator = request.operator
+    content = read(request.source)
+    attrs = request.attrs(content.op, content.attrs)
     keywords = operator.keywords(attrs)
-    inputs, unused = operator.select(content.tensors)
-    if unused:
-        complain(f"not inputs of {operator.name}, left alone: {', '.join(unused)}.")
+    inputs, unused = request.inputs(content.tensors)
 
     begin = time.perf_counter()
-    inputs = {name: tensor.to(where) for name, tensor in inputs.items()}
+    inputs = {name: tensor.to(request.device) for name, tensor in inputs.items()}
     with torch.no_grad():
-        result = operator.call(inputs, keywords, impl)
+        result = operator.call(inputs, keywords, request.impl)
     seconds = time.perf_counter() - begin
     results = operator.outputs(result, attrs)
     kept = {name: value for name, value in attrs.items() if value is not None}
-    write(target, TensorSet(results, operator.name, kept))
+    write(request.target, TensorSet(results, operator.name, kept))
 
-    chosen = operator.chosen(inputs, impl).value
-    if as_json:
-        outputs = {
-            name: {"dtype": dtype_name(t), "shape": list(t.shape)} for name, t in results.items()
-        }
-        print_json(
-            {
-                "op": operator.name,
-                "impl": chosen,
-                "attrs": kept,
-                "in": str(source),
-                "out": str(target),
-                "outputs": outputs,
-                "unused": unused,
-                "seconds": seconds,
-            }
-        )
-        return GOOD
-    out = console()
-    rows = [(name, dtype_name(t), shape_name(t)) for name, t in results.items()]
-    out.print(table(("output", "dtype", "shape"), rows))
-    out.print(f"{operator.name} by impl '{chosen}' in {seconds * 1e3:.1f} ms; written to {target}")
+    outputs = {name: Blank(t.dtype, tuple(t.shape)) for name, t in results.items()}
+    chosen = operator.chosen(inputs, request.impl).value
+    report(request, chosen, kept, outputs, unused, seconds, {}, as_json)
     return GOOD
 
 

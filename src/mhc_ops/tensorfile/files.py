@@ -2,12 +2,13 @@
 
 import importlib
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from ..errors import FileError
 from .atomic import replacing
-from .tensor_set import TensorSet
+from .tensor_set import Attr, Blank, Stored, StoredSet, TensorSet
 
 _ENDINGS = {".safetensors": ".safetensors_format", ".npz": ".npz_format"}
 _FOLDER = ".folder_format"
@@ -16,6 +17,13 @@ _FOLDER = ".folder_format"
 class _Format(Protocol):
     def load(self, path: Path) -> TensorSet: ...
     def save(self, path: Path, content: TensorSet) -> None: ...
+    def locate(self, path: Path) -> StoredSet: ...
+    def lay_out(
+        self, path: Path, tensors: Mapping[str, Blank], op: str | None, attrs: Mapping[str, Attr]
+    ) -> dict[str, Stored]: ...
+
+
+Found = TypeVar("Found")
 
 
 def read(path: str | Path) -> TensorSet:
@@ -23,11 +31,36 @@ def read(path: str | Path) -> TensorSet:
 
     Raises FileError (a ValueError) when it is missing, of an unknown format, damaged or truncated.
     """
+    return _found(Path(path), lambda form, path: form.load(path))
+
+
+def locate(path: str | Path) -> StoredSet:
+    """Say where the tensors of a .safetensors file or a folder lie, without reading them.
+
+    Raises FileError as `read` does, and for an .npz archive, whose tensors cannot be mapped.
+    """
     path = Path(path)
+    if path.suffix.lower() == ".npz" and not path.is_dir():
+        raise FileError(f"{path}: cannot be mapped; use .safetensors or a folder.")
+    return _found(path, lambda form, path: form.locate(path))
+
+
+def lay_out(
+    path: Path, tensors: Mapping[str, Blank], op: str | None, attrs: Mapping[str, Attr]
+) -> dict[str, Stored]:
+    """Begin a .safetensors file or a folder whose tensors are written piece by piece.
+
+    The caller gives each file its size and its bytes; `path` must not exist. The ending chooses
+    the format. Raises OSError.
+    """
+    return _format(path, _target_format(path)).lay_out(path, tensors, op, attrs)
+
+
+def _found(path: Path, find: Callable[[_Format, Path], Found]) -> Found:
     try:
         if not path.exists():
             raise FileError("no such file or folder")
-        return _format(path, _FOLDER if path.is_dir() else _ending(path)).load(path)
+        return find(_format(path, _FOLDER if path.is_dir() else _ending(path)), path)
     except FileError as error:
         raise FileError(_sentence(path, error)) from error
     except MemoryError as error:

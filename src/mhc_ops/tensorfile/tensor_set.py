@@ -1,7 +1,9 @@
 """What a tensor file holds, and how its dtypes and attributes are spelled."""
 
 import json
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +50,34 @@ class TensorSet(NamedTuple):
     tensors: dict[str, Tensor]
     op: str | None = None
     attrs: Mapping[str, Attr] = {}
+
+
+class Stored(NamedTuple):
+    """Where a tensor's bytes lie: little-endian and row-major, from `offset` in `file` on."""
+
+    file: Path
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class StoredSet(NamedTuple):
+    """A tensor set that was not read: where its tensors lie."""
+
+    tensors: dict[str, Stored]
+    op: str | None = None
+    attrs: Mapping[str, Attr] = {}
+
+
+class Blank(NamedTuple):
+    """A tensor still to be written."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
 
 
 def dtype_of(name: object) -> torch.dtype:
