@@ -13,7 +13,6 @@ from . import offline, plans
 
 TARGETS = tuple(offline.TARGETS)
 SHAPES = ((8192, 4, 4096), (4096, 4, 7168), (8192, 4, 512), (4096, 8, 4096), (64, 4, 7168))
-ONE_IN_TEN = 1.10
 
 
 class Operator(NamedTuple):

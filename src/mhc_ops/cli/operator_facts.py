@@ -20,6 +20,7 @@ def prototype(spec: OperatorSpec, api: ApiSpec) -> list[str]:
 
 
 def tensor_rows(spec: OperatorSpec) -> list[tuple[str, ...]]:
+    """A row a tensor, under TENSOR_HEADS."""
     return [
         (
             t.name,
@@ -43,6 +44,7 @@ def symbol_lines(spec: OperatorSpec) -> list[str]:
 
 
 def attribute_rows(spec: OperatorSpec) -> list[tuple[str, ...]]:
+    """A row an attribute, under ATTRIBUTE_HEADS."""
     return [
         (a.name, a.acl or "(not in the call)", a.type, str(a.default), a.doc) for a in spec.attrs
     ]

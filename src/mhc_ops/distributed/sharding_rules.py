@@ -30,6 +30,7 @@ _ROOMS = ("pre", "pre_sinkhorn", "post", "post_pre", "sinkhorn", "permutation_mi
 OPERATORS = (*(f"{room}_{way}" for room in _ROOMS for way in ("forward", "backward")), "post_again")
 _PARAMETERS = ("phi", "alpha", "bias", "gamma", "out_bias")
 _NO_TOKENS = (*_PARAMETERS, "after")
+_SUMS = tuple(f"grad_{name}" for name in _PARAMETERS)
 
 Sharding = tuple[list[Placement | None], list[Placement | None]]
 
@@ -78,9 +79,6 @@ def _rule(op: Any) -> Any:
         ]
 
     return rule
-
-
-_SUMS = tuple(f"grad_{name}" for name in _PARAMETERS)
 
 
 def _is_tensor(arg: Any) -> bool:

@@ -3,6 +3,7 @@
 tests/distributed counts the same messages in 2 and 4 processes; docs/scale.md is made of them.
 """
 
+from math import prod
 from typing import NamedTuple
 
 FLOAT32 = 4  # bytes
@@ -51,7 +52,7 @@ class Sublayer(NamedTuple):
 
     @property
     def parameter_bytes(self) -> int:
-        return FLOAT32 * sum(_numel(shape) for shape in self.parameters)
+        return FLOAT32 * sum(prod(shape) for shape in self.parameters)
 
 
 def data_parallel(sublayer: Sublayer, ranks: int) -> list[Message]:
@@ -85,8 +86,7 @@ def hidden_sharded(sublayer: Sublayer, ranks: int) -> list[Message]:
 def token_sharded(sublayer: Sublayer, ranks: int) -> list[Message]:
     """TokenParallel: nothing but the parameters' gradients, which are partial sums."""
     return [
-        Message("step", "all_reduce", FLOAT32 * _numel(shape), ranks)
-        for shape in sublayer.parameters
+        Message("step", "all_reduce", FLOAT32 * prod(shape), ranks) for shape in sublayer.parameters
     ]
 
 
@@ -126,12 +126,5 @@ def sent(messages: list[Message]) -> float:
 
 def _padded(shape: tuple[int, ...], ranks: int) -> int:
     if any(size % ranks == 0 for size in shape):
-        return _numel(shape)
-    return -(-shape[0] // ranks) * ranks * _numel(shape[1:])
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
+        return prod(shape)
+    return -(-shape[0] // ranks) * ranks * prod(shape[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from ...page.bar_chart import legend
 from ...page.document import document
 from ...page.scales import scale_of
 from ...page.sections import section, table_of, tiles_of
@@ -133,14 +134,12 @@ def _three_errors(found: Judgement) -> str:
     label = "largest errors of three"
     box = f"0 0 {width} {height}"
     svg = tag("svg", parts, viewBox=box, class_="dots", role="img", aria_label=label)
-    keys = "".join(
-        tag("span", tag("i", class_=f"key s{colour}") + escape(name)) for _, name, colour in _SERIES
-    )
+    keys = legend([(name, colour) for _, name, colour in _SERIES])
     lead = (
         "Allowed is one rounding to the output's dtype, the error of float32 eager torch on the "
         "same values, and what another order of the same additions may cost."
     )
-    figure = tag("figure", svg + tag("div", keys, class_="legend"), class_="whole")
+    figure = tag("figure", svg + keys, class_="whole")
     return tag("section", tag("h2", "Three ways beside float64") + tag("p", lead) + figure)
 
 

@@ -33,6 +33,7 @@ def group_size(op: str, group: Group) -> int:
 
 
 def refuse_dtensors(op: str, *tensors: Tensor | None) -> None:
+    """Raise ArgumentError where one of the tensors is a DTensor."""
     if any(isinstance(t, DTensor) for t in tensors):
         raise ArgumentError(
             f"{op}: takes this rank's share of the channels as plain tensors, got a DTensor; pass "

@@ -50,6 +50,7 @@ def target(device: torch.device) -> str:
 
 @cache
 def processors(device: torch.device) -> int:
+    """Multiprocessors of a GPU; 8 for the interpreter."""
     if device.type != "cuda":
         return 8
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -23,7 +23,7 @@ from .triton_host import Tile
 
 VARIABLE = "MHC_OPS_TRITON_TABLE"
 FORMAT = 1
-# All of them compile without spills for the targets of docs/gpu.md, at N = 4 in bfloat16.
+# The long tests demand no spills of each on the targets of docs/gpu.md, at N = 4 in bfloat16.
 CANDIDATES = {
     "pre_mix_fwd_kernel": (
         *(Tile(64, 32, 4, 3), Tile(64, 32, 8, 2), Tile(64, 32, 8, 3)),
@@ -64,6 +64,7 @@ def chosen(kernel: str, x: Tensor, streams: int, rows: int, by_rule: Tile) -> Ti
 
 
 def key(kernel: str, x: Tensor, streams: int, rows: int) -> Key:
+    """The entry for a kernel and x [.., D]."""
     return Key(kernel, streams, x.shape[-1], rows, str(x.dtype).removeprefix("torch."))
 
 
@@ -78,6 +79,7 @@ def trying(table: Table) -> Iterator[None]:
 
 
 def device_name(device: torch.device) -> str:
+    """What a table calls the device that it was made on."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 

@@ -27,6 +27,8 @@ class MixPlan(NamedTuple):
 
 
 class MainPlan(NamedTuple):
+    """One program: a tile of x and `blocks` blocks of `features` rows of phi."""
+
     tile: Tile
     features: int
     blocks: int
@@ -71,6 +73,7 @@ def mix_tile(target: str, dim: int, features: int, x_pieces: int) -> Tile:
 
 
 def mix(tile: Tile, streams: int, dim: int, features: int) -> MixPlan:
+    """The tile, no wider than D, and how columns are cut into partial sums."""
     width, blocks = _blocks(features)
     tile = narrowed(tile, dim)
     flush = _whole(_FLUSH // streams, tile.columns)
