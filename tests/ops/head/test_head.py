@@ -169,7 +169,7 @@ def test_errors():
 
 def test_the_mean_has_no_kernels_of_its_own():
     x = torch.randn(3, 4, 8)
-    for impl in ("cpu", "triton"):
+    for impl in ("cpu", "triton", "npu"):
         with pytest.raises(UnsupportedError, match="the mean is plain torch"):
             stream_head(x, impl=impl)
     torch.testing.assert_close(stream_head(x, impl="torch"), x.mean(-2))

@@ -160,7 +160,7 @@ def stream_head(
     numbers = head_numbers("stream_head", norm_eps, eps, convention)
     if fn is None and base is None and scale is None:
         check_streams("stream_head", x)
-        if parse_impl("stream_head", impl) in (Impl.CPU, Impl.TRITON):
+        if parse_impl("stream_head", impl) in (Impl.CPU, Impl.TRITON, Impl.NPU):
             raise UnsupportedError(
                 f"stream_head: the mean is plain torch and has no kernels for impl={impl!r}; "
                 f"use impl='auto', 'torch' or 'reference'."
