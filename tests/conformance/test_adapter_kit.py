@@ -192,4 +192,6 @@ def test_adapters_by_name():
         load_adapter("builtins:int")
     with pytest.raises(ArgumentError, match="MODULE:CLASS"):
         load_adapter("mhc_ops")
+    with pytest.raises(ArgumentError, match="cannot be made without arguments: TypeError"):
+        load_adapter("builtins:memoryview")
     assert Wanted._fields == ("dtype", "shape")
