@@ -106,6 +106,7 @@ def test_framework_tolerances_by_operator_and_by_hand(mhc_ops, folder):
     call = ("compare", "a", "b", "--criterion", "framework")
     assert mhc_ops(*call).status == 1
     assert mhc_ops(*call, "--op", "MhcPreBackward").status == 0
+    assert mhc_ops(*call, "--op", "mhc_pre_backward").status == 0
     assert mhc_ops(*call, "--tolerance", "gradX=0.0078125").status == 0
     assert mhc_ops(*call, "--tolerance", "0.0078125").status == 0
     assert mhc_ops(*call, "--op", "MhcPreBackward", "--tolerance", "1e-4").status == 1
@@ -119,6 +120,7 @@ def test_framework_tolerances_by_operator_and_by_hand(mhc_ops, folder):
         (("a", "b", "--criterion", "strict"), "known are default, ascend-st"),
         (("a", "b", "--tolerance", "grad_x=much"), "NAME=P"),
         (("a", "b", "--tolerance", "-1"), "tolerance"),
+        (("a", "b", "--op", "MhcPst"), "unknown operator 'MhcPst'"),
         (("a", "b", "--tolerance", "q=1"), "'q'"),
         (("empty", "empty"), "nothing to compare"),
         (("broken.npz", "b"), "broken.npz"),

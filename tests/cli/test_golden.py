@@ -26,6 +26,22 @@ def test_a_golden_of_sizes(mhc_ops, tmp_path):
     assert read(folder / "truth").tensors["grad_x"].dtype == torch.float64
 
 
+def test_goldens_of_other_attributes_lie_beside_each_other(mhc_ops, tmp_path):
+    for eps in ("1e-6", "0.5"):
+        done = mhc_ops("golden", "MhcPre", *SIZES, "--out", tmp_path, "--attr", f"hc_eps={eps}")
+        assert done.status == 0
+    first, second = sorted(tmp_path.iterdir())
+    assert read(first / "inputs").attrs["hc_eps"] == 0.5
+    assert read(second / "inputs").attrs["hc_eps"] == 1e-6
+
+
+def test_a_place_that_cannot_hold_a_golden(mhc_ops, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    done = mhc_ops("golden", "MhcPost", *SIZES, "--out", tmp_path / "file")
+    assert "cannot be written" in done.complaint
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_what_it_writes_can_be_run_and_compared(mhc_ops, tmp_path):
     options = ("--dtype", "fp16", "--format", "safetensors", "--seed", 5, "--json")
     done = mhc_ops("golden", "MhcPost", *SIZES, "--out", tmp_path / "goldens", *options)
@@ -72,6 +88,7 @@ def case_file(tmp_path):
         (("MhcPost", *SIZES, "--cases", "cases.json"), "either --cases or --shape"),
         (("MhcPost", "--shape", "T=8,n"), "--shape expects"),
         (("MhcPost", "--shape", "T=8,n=4"), "sizes must be"),
+        (("MhcPost", "--shape", "T=8,n=4,D=8,D=16"), "gives D twice"),
         (("MhcPost", *SIZES, "--dtype", "fp32"), "bf16 or fp16"),
         (("MhcPost", *SIZES, "--format", "zip"), "format must be one of"),
         (("MhcPost", *SIZES, "--attr", "eps=1"), "with one of none"),

@@ -62,6 +62,17 @@ def test_json(mhc_ops, golden):
     assert output["by_tokens"][-1]["name"] == "36..36"
 
 
+def test_an_output_under_two_names(mhc_ops, golden, folder):
+    y = read("npu").tensors["y"]
+    write("npu.npz", TensorSet({"y": y, "out": y}))
+    (folder / "bare").mkdir()
+    for name in ("y.bin", "out.bin"):
+        shutil.copy(folder / "npu" / "y.bin", folder / "bare" / name)
+    for results in ("npu.npz", "bare"):
+        complaint = mhc_ops("judge", results, "golden").complaint
+        assert "MhcPost: the results hold y twice, as" in complaint
+
+
 def test_nan_in_the_wrong_place(mhc_ops, golden):
     def one_nan(y):
         y[3, 1, 7] = torch.nan

@@ -36,6 +36,21 @@ class Restless(Ours):
         )
         return results
 
+class Reusing(Restless):
+    """The same, always into the same memory."""
+    y = {}
+    def run(self, op, inputs, attrs, outputs):
+        y = super().run(op, inputs, attrs, outputs)["y"]
+        return {"y": Reusing.y.setdefault(y.shape, torch.empty_like(y)).copy_(y)}
+
+class Wordless:
+    def run(self, op, inputs, attrs, outputs):
+        return None
+
+class Listing:
+    def run(self, op, inputs, attrs, outputs):
+        return {"y": [1, 2]}
+
 class Forgetful(Ours):
     """Leaves an output out."""
     def run(self, op, inputs, attrs, outputs):
@@ -133,6 +148,9 @@ def test_this_library_passes_every_packaged_case(tmp_path):
     [
         ("Turned", f"{ONE}: transposed h_res"),
         ("Restless", "y differs between two runs in 1 places"),
+        ("Reusing", "y differs between two runs in 1 places"),
+        ("Wordless", "run must return outputs by name, got NoneType"),
+        ("Listing", "y must be a tensor, got list"),
         ("Forgetful", "y is missing"),
         ("Careless", "x, an input, was changed"),
         ("Broken", "device lost"),
@@ -192,4 +210,6 @@ def test_adapters_by_name():
         load_adapter("builtins:int")
     with pytest.raises(ArgumentError, match="MODULE:CLASS"):
         load_adapter("mhc_ops")
+    with pytest.raises(ArgumentError, match="cannot be made without arguments: TypeError"):
+        load_adapter("builtins:memoryview")
     assert Wanted._fields == ("dtype", "shape")

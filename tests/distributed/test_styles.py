@@ -135,6 +135,9 @@ def refusals(rank, world):
     connection = parallelize_module(HyperConnection(D, N), mesh, HiddenParallel())
     with pytest.raises(UnsupportedError, match="draw initial values before parallelize_module"):
         connection.reset_parameters()
+    mean = parallelize_module(StreamHead(D, N, learned=False), mesh, TokenParallel())
+    with pytest.raises(ArgumentError, match=r"got dim=1 and x \[3, 4, 8\]"):
+        mean(torch.randn(3, 4, 8))
     stack = HyperConnectionStack([nn.Tanh(), nn.Tanh()], connections=[connection] * 2)
     with pytest.raises(UnsupportedError, match="no boundary operator"):
         stack(torch.randn(3, N, D // 2))

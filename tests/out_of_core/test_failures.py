@@ -196,6 +196,8 @@ def test_an_operator_that_refuses(tmp_path, capsys):
 MISTAKES = {
     "chunk": (("--chunk", 300), "a chunk must be a multiple of 256 tokens, got 300"),
     "reference": (("--nproc", 1, "--impl", "reference"), "sums in an order of its own"),
+    "impl": (("--nproc", 1, "--impl", "fast"), "impl must be one of 'auto'"),
+    "threads": (("--threads", 100_000), "at most 1024, got 100000"),
     "npz": (("--nproc", 1, "--out", "out.npz"), "an .npz cannot be streamed"),
     "nowhere": (("--nproc", 1, "--out", "no/such/out"), "is not a folder"),
 }
@@ -229,7 +231,7 @@ def test_tokens_that_do_not_agree(tmp_path, capsys):
 def test_no_tokens(tmp_path, capsys):
     write(tmp_path / "in", cases.pre_backward(tokens=0))
     words = ("run", "MhcPreBackward", "--in", tmp_path / "in", "--out", tmp_path / "out")
-    assert "has no tokens to stream" in complaint(capsys, *words, "--chunk", 256)
+    assert "has no tokens to stream; leave" in complaint(capsys, *words, "--chunk", 256)
 
 
 def test_nproc_under_torchrun(tmp_path, capsys, monkeypatch):

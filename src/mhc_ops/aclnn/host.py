@@ -95,9 +95,8 @@ def attributes(op: OperatorSpec, attrs: Mapping[str, Any] | None) -> dict[str, A
     for name, value in (attrs or {}).items():
         spec = op.attr(name)
         if spec is None:
-            raise ArgumentError(
-                f"{op.name}: {name!r} is no attribute; they are {', '.join(values)}."
-            )
+            known = f"they are {', '.join(values)}" if values else "it has none"
+            raise ArgumentError(f"{op.name}: {name!r} is no attribute; {known}.")
         if not is_of_type(value, spec.type):
             what = {"bool": "true or false", "int64_t": "an integer"}.get(spec.type, "a number")
             raise ArgumentError(f"{op.name}: {name} must be {what}, got {value!r}.")

@@ -11,6 +11,7 @@ from ..conformance.comparison import by_name, check_criterion, compare_sets, tol
 from ..conformance.criteria import CRITERIA, Verdict, published_tolerance
 from ..errors import ArgumentError
 from ..tensorfile import read
+from .operators import find_operator
 from .output import (
     GOOD,
     NOT_EQUAL,
@@ -45,6 +46,8 @@ def compare(
 ) -> int:
     """Compare two files or folders tensor by tensor; exit 1 when any differs, lacks or is extra."""
     check_criterion(criterion)
+    if op is not None:
+        op = find_operator(op).name
     a, b = read(got), read(want)
     if not a.tensors and not b.tensors:
         raise ArgumentError(f"{got} and {want} hold no tensors: nothing to compare.")

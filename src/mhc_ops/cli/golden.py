@@ -41,16 +41,18 @@ def golden(
     name = find_operator(op).name
     if (cases is None) == (shape is None):
         raise ArgumentError("golden takes either --cases or --shape.")
+    values = ""
     if cases is not None:
         chosen = [c for c in load_cases(cases) if c.op == name and c.layer == "st"]
         if not chosen:
             raise ArgumentError(f"{cases}: holds no numeric (st) case of {name}.")
     else:
         chosen = [_case(name, shape or "", attr or [], dtype, seed)]
+        values = "".join(f" {key}={value}" for key, value in chosen[0].attrs.items())
     folders: list[str] = []
     with progress(len(chosen), "writing goldens") as step:
         for case in chosen:
-            folder = out / re.sub(r"[^\w.=,-]+", "_", case.name)
+            folder = out / re.sub(r"[^\w.=,-]+", "_", case.name + values)
             write_golden(make_golden(case), folder, form)
             folders.append(str(folder))
             step(case.name)
@@ -70,6 +72,8 @@ def _case(op: str, shape: str, attrs: list[str], dtype: str, seed: int) -> Case:
         key, equals, value = part.strip().partition("=")
         if not equals or not value.isdecimal():
             raise ArgumentError(f"--shape expects T=1024,n=4,D=512, got {shape!r}.")
+        if key in sizes:
+            raise ArgumentError(f"--shape gives {key} twice, got {shape!r}.")
         sizes[key] = int(value)
     values = dict(_assignment(op, text) for text in attrs)
     return case_of_sizes(op, sizes, _DTYPES[dtype], values, seed)

@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import mhc_pre_backward, mhc_pre_forward
 from ..errors import ArgumentError
 from ..impls import resolve
+from ..ops.common.checking import parse_impl
 from ..tensorfile import Attr
 from ..types import Impl
 from .names import Entry, hint, select
@@ -84,7 +85,8 @@ class Operator:
 
     def chosen(self, inputs: Mapping[str, Tensor], impl: str) -> Impl:
         """The implementation that serves these inputs."""
-        return resolve(self.function.__name__, Impl(impl), inputs["x"])
+        function = self.function.__name__
+        return resolve(function, parse_impl(function, impl), inputs["x"])
 
     def outputs(self, result: Any, attrs: Mapping[str, Attr]) -> dict[str, Tensor]:
         """The tensors that a call returned, by name, without those that out_flag 0 drops."""

@@ -17,6 +17,7 @@ from ..aclnn.spec.language import OperatorSpec
 from ..aclnn.tensor import TORCH_DTYPES
 from ..errors import ArgumentError
 from ..impls import resolve
+from ..ops.common.checking import parse_impl
 from ..tensorfile import Attr
 from ..types import Impl
 from .names import Entry, hint, select
@@ -100,9 +101,10 @@ class PublishedOperator:
 
     def chosen(self, inputs: Mapping[str, Tensor], impl: str) -> Impl:
         """The implementation that serves these inputs."""
+        wanted = parse_impl(self.name, impl)
         if not self.function:
             return Impl.REFERENCE
-        return resolve(self.function, Impl(impl), next(iter(inputs.values())))
+        return resolve(self.function, wanted, next(iter(inputs.values())))
 
     def outputs(self, result: Any, attrs: Mapping[str, Attr]) -> dict[str, Tensor]:
         """The tensors that a call returned, by name."""

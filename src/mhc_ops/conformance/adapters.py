@@ -90,7 +90,8 @@ def eager_float32(
 def load_adapter(name: str) -> Adapter:
     """The adapter of a text such as "my_module:MyAdapter"; empty for the one of this library.
 
-    Raises ArgumentError for a text that names no class with a `run` method.
+    Raises ArgumentError for a text that names no class with a `run` method, and for a class that
+    cannot be made without arguments.
     """
     if not name:
         return Ours()
@@ -101,7 +102,12 @@ def load_adapter(name: str) -> Adapter:
         raise ArgumentError(
             f"adapter: expected MODULE:CLASS that can be imported, got {name!r}: {error}."
         ) from error
-    adapter: Adapter = found()
+    try:
+        adapter: Adapter = found()
+    except Exception as error:
+        raise ArgumentError(
+            f"adapter: {name} cannot be made without arguments: {type(error).__name__}: {error}."
+        ) from error
     if not callable(getattr(adapter, "run", None)):
         raise ArgumentError(f"adapter: {name} has no method run(op, inputs, attrs, outputs).")
     return adapter

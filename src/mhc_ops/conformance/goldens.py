@@ -222,11 +222,14 @@ def write_golden(golden: Golden, folder: Path, form: str = "folder") -> None:
     """
     if form not in FORMATS:
         raise ArgumentError(f"format must be one of {', '.join(FORMATS)}, got {form!r}.")
-    folder.resolve().parent.mkdir(parents=True, exist_ok=True)
-    with replacing(folder.resolve()) as temporary:
-        temporary.mkdir()
-        for name, content in golden._asdict().items():
-            write(temporary / f"{name}{_ENDINGS[form]}", content)
+    try:
+        folder.resolve().parent.mkdir(parents=True, exist_ok=True)
+        with replacing(folder.resolve()) as temporary:
+            temporary.mkdir()
+            for name, content in golden._asdict().items():
+                write(temporary / f"{name}{_ENDINGS[form]}", content)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be written ({error.strerror or error}).") from error
 
 
 def read_golden(folder: Path) -> Golden:

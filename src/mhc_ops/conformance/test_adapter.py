@@ -5,6 +5,8 @@ pytest --pyargs mhc_ops.conformance --mhc-adapter my_module:MyAdapter
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 import torch
 from torch import Tensor
@@ -57,7 +59,13 @@ def _run(adapter: Adapter, case: Case, golden: Golden) -> dict[str, Tensor]:
         before = kept[name]
         if t is not None and before is not None:
             assert torch.equal(t, before), f"{case.name}: {name}, an input, was changed"
-    return {name: tensor.detach().cpu() for name, tensor in results.items()}
+    kind = type(results).__name__
+    assert isinstance(results, Mapping), f"{case.name}: run must return outputs by name, got {kind}"
+    for name, tensor in results.items():
+        kind = type(tensor).__name__
+        assert isinstance(tensor, Tensor), f"{case.name}: {name} must be a tensor, got {kind}"
+    # Copies: an adapter may write its next results where these lie.
+    return {name: tensor.detach().cpu().clone() for name, tensor in results.items()}
 
 
 def _problem(output: OutputJudgement) -> str:

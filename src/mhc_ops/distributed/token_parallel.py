@@ -25,7 +25,7 @@ class TokenParallel(ParallelStyle):
     mHC never looks across tokens.
 
     Args:   dim: the dimension of x that is sharded, 0 of [T, N, D], or 0 or 1 of [B, S, N, D].
-    Raises: ArgumentError (a ValueError): another module.
+    Raises: ArgumentError (a ValueError): another module; in the forward, a dim without tokens.
     """
 
     def __init__(self, dim: int = 1) -> None:
@@ -45,8 +45,15 @@ class TokenParallel(ParallelStyle):
 
 def _shard_tokens(dim: int, mesh: DeviceMesh, _: nn.Module, args: tuple[Any, ...]) -> Any:
     x: Tensor = args[0]
-    if not isinstance(x, DTensor):
-        return (DTensor.from_local(x, mesh, [Shard(dim)], run_check=False), *args[1:])
-    if x.device_mesh == mesh and list(x.placements) not in ([Shard(dim)], [Replicate()]):
+    if isinstance(x, DTensor) and (
+        x.device_mesh != mesh or list(x.placements) in ([Shard(dim)], [Replicate()])
+    ):
+        return None
+    if not 0 <= dim < x.dim() - 2:
+        raise ArgumentError(
+            f"TokenParallel: dim must be a dimension of tokens, 0 of [T, N, D], or 0 or 1 of "
+            f"[B, S, N, D]; got dim={dim} and x {list(x.shape)}."
+        )
+    if isinstance(x, DTensor):
         return (x.redistribute(mesh, [Shard(dim)]), *args[1:])
-    return None
+    return (DTensor.from_local(x, mesh, [Shard(dim)], run_check=False), *args[1:])

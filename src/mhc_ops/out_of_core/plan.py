@@ -30,7 +30,8 @@ class Plan:
         if not self.tokens:
             shape = list(inputs[operation.leading].shape)
             raise ArgumentError(
-                f"{operation.name}: {operation.leading} {shape} has no tokens to stream."
+                f"{operation.name}: {operation.leading} {shape} has no tokens to stream; leave the "
+                f"streaming options out."
             )
         rows = operation.rows
         self.by_token = {name: self.place(name, s) for name, s in inputs.items() if name in rows}

@@ -21,7 +21,7 @@ from .hints import Hint, hints_of_equations
 from .measures import Element, Errors, Group
 from .mistakes import Case
 from .patterns import hints_of_rounding, hints_of_writing
-from .results import output_name
+from .results import by_output
 from .three_way import Sizes, roundings
 
 PUBLISHED = "published"
@@ -139,14 +139,14 @@ def judge_golden(
             the truth rounded once.
         step: called after each output.
         explain: look for known mistakes, which takes an evaluation of the equations for each.
-    Raises ArgumentError for an unknown criterion.
+    Raises ArgumentError for an unknown criterion, or an output under two spellings.
     """
     check_criterion(criterion, NAMES)
     op = str(golden.truth.op)
     table = OPERATORS[op]
     attrs = attributes(table, golden.inputs.attrs)
     inputs = {name: golden.inputs.tensors.get(name) for name in table.names("input")}
-    held = {output_name(op, name): tensor for name, tensor in results.items()}
+    held = {name: results[given] for name, given in by_output(op, results).items()}
     unjudged = NO_CONTRACT.get(op, ())
     judged = [name for name in golden.expected.tensors if name not in unjudged]
     missing = [name for name in judged if name not in held]

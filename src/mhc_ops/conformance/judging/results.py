@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from torch import Tensor
 
 from ...aclnn.spec import OPERATORS
-from ...errors import FileError
+from ...errors import ArgumentError, FileError
 from ...tensorfile import read
 from ...tensorfile.tensor_set import dtype_name
 from ..criteria import canonical_name
@@ -39,16 +40,32 @@ def output_name(op: str, name: str) -> str:
     return outputs.get(canonical_name(name), name)
 
 
+def by_output(op: str, names: Iterable[str]) -> dict[str, str]:
+    """Names in any spelling, by those of the operator definition's outputs.
+
+    Raises ArgumentError for two spellings of one output, of which one may be an old result.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        output = output_name(op, name)
+        if output in found:
+            raise ArgumentError(
+                f"{op}: the results hold {output} twice, as {found[output]} and {name}; keep one."
+            )
+        found[output] = name
+    return found
+
+
 def _bare(folder: Path, golden: Golden) -> dict[str, Tensor]:
     op, known = str(golden.truth.op), golden.expected.tensors
-    files = {output_name(op, file.stem): file for file in sorted(folder.glob("*.bin"))}
-    found = {name: file for name, file in files.items() if name in known}
+    files = by_output(op, sorted(file.stem for file in folder.glob("*.bin")))
+    found = {name: f"{stem}.bin" for name, stem in files.items() if name in known}
     if not found:
         raise FileError(
             f"{folder}: holds neither a manifest.json nor a .bin file of an output; the outputs "
             f"are {', '.join(golden.expected.tensors)}."
         )
-    return {name: _raw(folder, name, file.name, known[name]) for name, file in found.items()}
+    return {name: _raw(folder, name, file, known[name]) for name, file in found.items()}
 
 
 def _raw(folder: Path, name: str, file: str, like: Tensor) -> Tensor:

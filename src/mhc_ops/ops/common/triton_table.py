@@ -140,6 +140,11 @@ def _entry(path: Path, number: int, row: Any) -> tuple[Key, Tile]:
         tile = Tile(*(row[name] for name in Tile._fields))
     except (KeyError, TypeError) as error:
         raise _refused(path, f"has a tile {number} that lacks {error}") from None
+    numbers = (*entry[1:4], *tile)
+    if not isinstance(entry.kernel, str) or any(type(value) is not int for value in numbers):
+        raise _refused(path, f"has a tile {number} that is not a kernel's name and integers: {row}")
+    if entry.dtype not in ("bfloat16", "float16", "float32"):
+        raise _refused(path, f"has a tile {number} for an unknown dtype {entry.dtype!r}")
     if entry.kernel not in CANDIDATES:
         raise _refused(path, f"has a tile {number} for an unknown kernel {entry.kernel!r}")
     if tile not in CANDIDATES[entry.kernel]:
