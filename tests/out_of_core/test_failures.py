@@ -198,6 +198,7 @@ MISTAKES = {
     "reference": (("--nproc", 1, "--impl", "reference"), "sums in an order of its own"),
     "impl": (("--nproc", 1, "--impl", "fast"), "impl must be one of 'auto'"),
     "threads": (("--threads", 100_000), "at most 1024, got 100000"),
+    "processes": (("--nproc", 100_000), "at most 1024, got 100000"),
     "npz": (("--nproc", 1, "--out", "out.npz"), "an .npz cannot be streamed"),
     "nowhere": (("--nproc", 1, "--out", "no/such/out"), "is not a folder"),
 }

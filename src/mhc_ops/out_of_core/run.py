@@ -25,7 +25,7 @@ from .words import in_words
 
 _CHUNK = 4096  # tokens; fewer where a rank would get too few chunks
 _CHUNKS_A_RANK = 16
-_MOST_THREADS = 1024  # a process; 100,000 ended one with SIGSEGV
+_MOST = 1024  # processes, and threads of one: 100,000 ended it with SIGSEGV
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,8 @@ class Settings:
         for name, value in (("ranks", self.ranks), ("threads", self.threads)):
             if value is not None and value < 1:
                 raise ArgumentError(f"run: {name} must be at least 1, got {value}.")
-        if self.threads is not None and self.threads > _MOST_THREADS:
-            raise ArgumentError(
-                f"run: threads of a process must be at most {_MOST_THREADS}, got {self.threads}."
-            )
+            if value is not None and value > _MOST:
+                raise ArgumentError(f"run: {name} must be at most {_MOST}, got {value}.")
 
     def chunk_of(self, tokens: int) -> int:
         """The chunk for so many tokens."""
