@@ -47,7 +47,7 @@ sanitize: venv
 # Drawn calls of the aclnn library under AddressSanitizer, 10 minutes; SEED= for others.
 SEED ?= 1
 fuzz: sanitize
-	ASAN_OPTIONS=allocator_may_return_null=1 build/asan/fuzz_aclnn 600 $(SEED)
+	ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1 build/asan/fuzz_aclnn 600 $(SEED)
 
 # The same program for aarch64, cross-compiled and run by qemu-user (Debian: g++-aarch64-linux-gnu qemu-user).
 emulate: venv

@@ -23,9 +23,11 @@ void each_row(const View &view, Body body) {
         position += shape.back();
         int d = int(shape.size()) - 2;
         for (; d >= 0; --d) {
-            offset += strides[d];
-            if (++index[d] < shape[d]) break;
-            offset -= strides[d] * shape[d];
+            if (++index[d] < shape[d]) {
+                offset += strides[d];
+                break;
+            }
+            offset -= strides[d] * (shape[d] - 1);  // 0 for one element, whose stride may be any
             index[d] = 0;
         }
         if (d < 0) return;

@@ -1,6 +1,7 @@
 // The aclnn library from several threads, and its start and end. Built and run by run.sh, under the
 // sanitizers too: what leaks, races or touches freed memory shows there.
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -40,7 +41,8 @@ struct Made {
     aclTensor *tensor = nullptr;
     void *memory = nullptr;
     size_t bytes = 0;
-    Made(Shape shape, float value, bool half) {
+    // first: the first dimension's stride, 0 for a dense tensor.
+    Made(Shape shape, float value, bool half, int64_t first = 0) {
         size_t count = 1;
         for (int64_t size : shape) count *= size_t(size);
         bytes = count * (half ? 2 : 4);
@@ -52,8 +54,12 @@ struct Made {
         good(aclrtMalloc(&memory, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
         good(aclrtMemcpy(memory, bytes, host.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE),
              "to device");
-        tensor = aclCreateTensor(shape.data(), shape.size(), half ? ACL_BF16 : ACL_FLOAT, nullptr,
-                                 0, ACL_FORMAT_ND, shape.data(), shape.size(), memory);
+        std::vector<int64_t> strides(shape.size(), 1);
+        for (size_t d = shape.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * shape[d];
+        if (first) strides[0] = first;
+        tensor = aclCreateTensor(shape.data(), shape.size(), half ? ACL_BF16 : ACL_FLOAT,
+                                 strides.data(), 0, ACL_FORMAT_ND, shape.data(), shape.size(),
+                                 memory);
         check(tensor, "aclCreateTensor");
     }
     Made(const Made &) = delete;
@@ -168,6 +174,20 @@ void order(aclrtStream stream) {
     check(x.holds(0, 0), "memset in order");
 }
 
+// The stride of a single token is never taken.
+void stride_of_one(aclrtStream stream) {
+    const int64_t N = 4, D = 32;
+    Made x({1, N, D}, 3, true, INT64_MAX), mix({1, N, N}, 0.25f, false, INT64_MAX);
+    Made h_out({1, D}, 1, true), gate({1, N}, 2, false), out({1, N, D}, 0, true, INT64_MAX);
+    uint64_t size = 0;
+    aclOpExecutor *executor = nullptr;
+    const int first = aclnnMhcPostGetWorkspaceSize(x.tensor, mix.tensor, h_out.tensor, gate.tensor,
+                                                   out.tensor, &size, &executor);
+    launch(first, aclnnMhcPost, size, executor, stream);
+    good(aclrtSynchronizeStream(stream), "synchronise");
+    check(out.holds(5, 0), "the stride of one");
+}
+
 // Everything goes while the work still waits.
 void release_early(aclrtStream stream) {
     for (int i = 0; i < 20; ++i) {
@@ -213,6 +233,7 @@ void start_and_end() {
     interleave(streams);
     order(streams[0]);
     order(nullptr);
+    stride_of_one(streams[2]);
     release_early(streams[1]);
     good(aclrtSynchronizeDevice(), "synchronise the device");
     for (auto stream : streams) good(aclrtDestroyStream(stream), "destroy");

@@ -12,7 +12,7 @@ import torch
 from mhc_ops.out_of_core.progress import Progress
 from mhc_ops.tensorfile import read
 
-PATIENCE = 120  # seconds, on a machine that does much else
+PATIENCE = 360  # seconds: more than the ranks wait for one another, so that they say why
 
 
 def command(source: Path, target: Path, *options: object, op: str = "MhcPreBackward") -> list[str]:
