@@ -51,7 +51,7 @@ struct Call {
     float *floats;   // [threads][floats_of_thread()]
     float *partial;  // by_strip: [strips][T][F + 1]; else [threads][strips][chunk][F + 1]; row F
                      // sums squares
-    int64_t *next;   // two counters
+    int64_t *next;   // counters: chunks, tokens to finish, tokens to make
 
     int64_t tiles_of(int64_t strip) const {
         return least(STRIP_TILES, s.streams * tiles - strip * STRIP_TILES);

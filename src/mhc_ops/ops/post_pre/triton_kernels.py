@@ -10,7 +10,7 @@ import triton.language as tl
 
 from ..common.triton_device import zeros
 from ..post.triton_kernels import next_stream, stream_tiles, sublayer_output
-from ..pre.triton_fwd_kernels import added, project, store_sums
+from ..pre.triton_fwd_kernels import added, project, share_of_program, store_sums
 
 
 @triton.jit
@@ -108,13 +108,7 @@ def post_pre_mix_fwd_kernel(
     HF32: tl.constexpr,
 ):
     """x_next [T, N, D]; mix and squares as pre_mix_fwd_kernel leaves them for x_next."""
-    GROUPS: tl.constexpr = (F + BF * BLOCKS - 1) // (BF * BLOCKS)
-    CHUNKS: tl.constexpr = (D + CHUNK - 1) // CHUNK
-    program = tl.program_id(0)
-    first_f = program % GROUPS * (BF * BLOCKS)
-    piece = (program // GROUPS) % CHUNKS
-    tokens = (program // (GROUPS * CHUNKS)).to(tl.int64) * BT + tl.arange(0, BT)
-    token_ok = tokens < T
+    first_f, piece, tokens, token_ok = share_of_program(T, F, D, BT, BF, BLOCKS, CHUNK)
     x_rows = x + tokens[:, None] * x_token
     step = tl.cast(x_stream, tl.int64)
     sums, total, finite = _columns(

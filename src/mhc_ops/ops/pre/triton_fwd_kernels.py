@@ -77,6 +77,26 @@ def project(
 
 
 @triton.jit
+def share_of_program(
+    T,
+    F: tl.constexpr,
+    D: tl.constexpr,
+    BT: tl.constexpr,
+    BF: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Its first row of phi, its chunk of columns, its tokens [BT], and which of them there are."""
+    GROUPS: tl.constexpr = (F + BF * BLOCKS - 1) // (BF * BLOCKS)
+    CHUNKS: tl.constexpr = (D + CHUNK - 1) // CHUNK
+    program = tl.program_id(0)
+    first_f = program % GROUPS * (BF * BLOCKS)
+    piece = (program // GROUPS) % CHUNKS
+    tokens = (program // (GROUPS * CHUNKS)).to(tl.int64) * BT + tl.arange(0, BT)
+    return first_f, piece, tokens, tokens < T
+
+
+@triton.jit
 def added(left, right, BLOCKS: tl.constexpr):
     total = ()
     for b in tl.static_range(BLOCKS):
@@ -187,13 +207,7 @@ def pre_mix_fwd_kernel(
     HF32: tl.constexpr,
 ):
     """mix [splits, T, F] and squares [splits, T] (float64); a split is a chunk of columns."""
-    GROUPS: tl.constexpr = (F + BF * BLOCKS - 1) // (BF * BLOCKS)
-    CHUNKS: tl.constexpr = (D + CHUNK - 1) // CHUNK
-    program = tl.program_id(0)
-    first_f = program % GROUPS * (BF * BLOCKS)
-    piece = (program // GROUPS) % CHUNKS
-    tokens = (program // (GROUPS * CHUNKS)).to(tl.int64) * BT + tl.arange(0, BT)
-    token_ok = tokens < T
+    first_f, piece, tokens, token_ok = share_of_program(T, F, D, BT, BF, BLOCKS, CHUNK)
     x_rows = x + tokens[:, None] * x_token
     step = tl.cast(x_stream, tl.int64)
     sums, total, finite = _mix_columns(
