@@ -3,9 +3,9 @@
 The forward writes x_next while it projects it, and pre's `out` kernel reads it once more for h_in;
 where D is no multiple of 16, or x is float32, it runs the kernels of post, then those of pre, with
 the same bits.
-The backward keeps the gradient of x_next in registers for up to four streams and 32 rows of phi;
-beyond, its tiles do not fit there, and it goes through memory in float32 from pre's kernels to
-post's. Limits as in those rooms.
+The backward makes x_next again from x where that is at hand, and keeps the gradient of x_next in
+registers for up to four streams and 32 rows of phi; beyond, its tiles do not fit there, and it goes
+through memory in float32 from pre's kernels to post's. Limits as in those rooms.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def _fused_backward(
             post_pre_bwd_kernel,
             (partial.programs,),
             *(x, given.h_res, h_out, given.h_post, given.out_bias),
-            *(x_next, grad_x_next, grad_h_in, *made, *partial.grads, sizes.T),
-            *(*x_steps, h_out_step, *next_steps, *grad_steps, grad_h_in_step, numbers.norm_eps),
+            *(grad_x_next, grad_h_in, *made, *partial.grads, sizes.T),
+            *(*x_steps, h_out_step, *grad_steps, grad_h_in_step, numbers.norm_eps),
             N=sizes.N,
             D=sizes.D,
             F=sizes.F,

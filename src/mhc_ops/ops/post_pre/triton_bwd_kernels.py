@@ -1,21 +1,32 @@
 """The backward of the boundary in Triton, for up to four streams.
 
-A program takes a block of tokens and a piece of every stream's columns. It makes the gradient of
-x_next as pre's `main` kernel does, keeps it in registers, and goes on to MhcPost's gradients. The
-names are those of README.md.
+A program takes a block of tokens and a piece of every stream's columns. It makes x_next again from
+x, which MhcPost's gradients need anyway, and the gradient of x_next as pre's `main` kernel does; it
+keeps that in registers and goes on to MhcPost's gradients. The names are those of README.md.
 """
 
 import triton
 import triton.language as tl
 
 from ..common.triton_device import dot_split, split
-from ..post.triton_kernels import store_token_sums, tile_gradients, token_sums
+from ..post.triton_kernels import (
+    next_stream,
+    store_token_sums,
+    stream_tiles,
+    sublayer_output,
+    tile_gradients,
+    token_sums,
+)
 from ..pre.triton_bwd_kernels import g_block, phi_block, rms_slope
 
 
 @triton.jit
 def _next_gradients(
-    x_next,
+    x_rows,
+    x_step,
+    h_res,
+    h_post,
+    y,
     grad_x_next,
     grad_in,
     g0,
@@ -28,7 +39,6 @@ def _next_gradients(
     token_ok,
     coefficient,
     slope,
-    next_step,
     grad_step,
     d,
     d_ok,
@@ -44,9 +54,25 @@ def _next_gradients(
 ):
     """The gradients of x_next, a tuple of N tiles [BT, BK] in float32.
 
-    x_next and grad_x_next point at the rows of stream 0.
+    x_rows and grad_x_next point at the rows of stream 0.
     """
     HAS_GAMMA: tl.constexpr = gamma is not None
+    streams = ()
+    if h_res is not None:
+        streams = stream_tiles(x_rows, x_step, d, ok, N)
+    plain = ()
+    for n in tl.static_range(N):
+        stream = next_stream(
+            streams, x_rows, x_step, h_res, h_post, y, tokens, token_ok, n, d, ok, N
+        ).to(x_rows.dtype.element_ty)
+        gate = tl.load(h_pre + tokens * N + n, mask=token_ok, other=0.0)
+        v = grad_in * gate[:, None] - coefficient[:, None] * (
+            stream.to(tl.float32) * slope[:, None]
+        )
+        if grad_x_next is not None:
+            other = tl.load(grad_x_next + n * grad_step + d[None, :], mask=ok, other=0.0)
+            v += other.to(tl.float32)
+        plain = plain + (v,)
     f = tl.arange(0, BF)
     made = ()
     for n in tl.static_range(N):
@@ -57,14 +83,7 @@ def _next_gradients(
         u = dot_split(g0, g0, g1, g2, b0, b1, b2, u, P_PIECES, P_PIECES)
         if HAS_GAMMA and HF32:
             u = u * tl.load(gamma + column, mask=d_ok, other=0.0)[None, :]
-        gate = tl.load(h_pre + tokens * N + n, mask=token_ok, other=0.0)
-        stream = tl.load(x_next + n * next_step + d[None, :], mask=ok, other=0.0)
-        u = grad_in * gate[:, None] + u
-        u = u - coefficient[:, None] * (stream.to(tl.float32) * slope[:, None])
-        if grad_x_next is not None:
-            other = tl.load(grad_x_next + n * grad_step + d[None, :], mask=ok, other=0.0)
-            u += other.to(tl.float32)
-        made = made + (u,)
+        made = made + (plain[n] + u,)
     return made
 
 
@@ -75,7 +94,6 @@ def post_pre_bwd_kernel(
     h_out,
     h_post,
     out_bias,
-    x_next,
     grad_x_next,
     grad_h_in,
     g,
@@ -93,8 +111,6 @@ def post_pre_bwd_kernel(
     x_token,
     x_stream,
     h_out_token,
-    next_token,
-    next_stream,
     grad_token,
     grad_stream,
     grad_h_in_token,
@@ -118,7 +134,6 @@ def post_pre_bwd_kernel(
     token_ok = tokens < T
     x_rows = x + tokens[:, None] * x_token
     step = tl.cast(x_stream, tl.int64)
-    next_rows = x_next + tokens[:, None] * next_token
     grad_rows = grad_x_next
     if grad_x_next is not None:
         grad_rows = grad_x_next + tokens[:, None] * grad_token
@@ -141,9 +156,10 @@ def post_pre_bwd_kernel(
         grad_in = tl.load(
             grad_h_in + tokens[:, None] * grad_h_in_token + d[None, :], mask=ok, other=0.0
         ).to(tl.float32)
+        y = sublayer_output(h_out, out_bias, tokens[:, None] * h_out_token, d, d_ok, ok)
         grads = _next_gradients(
-            next_rows, grad_rows, grad_in, g0, g1, g2, phi, gamma, h_pre, tokens, token_ok,
-            c, slope, tl.cast(next_stream, tl.int64), tl.cast(grad_stream, tl.int64),
+            x_rows, step, h_res, h_post, y, grad_rows, grad_in, g0, g1, g2, phi, gamma, h_pre,
+            tokens, token_ok, c, slope, tl.cast(grad_stream, tl.int64),
             d, d_ok, ok, N, D, F, BT, BK, BF, P_PIECES, HF32,
         )  # fmt: skip
         of_res, of_post = tile_gradients(
