@@ -76,9 +76,9 @@ def backward(
     grad_out, *grad_steps = token_strides(sizes.lead, grad_out)
     x, *x_steps = token_strides(sizes.lead, x)
     h_out, h_out_step, _ = token_strides(sizes.lead, h_out)
-    most = 64 if sizes.N <= 4 else 32  # every stream's tile is in registers
-    columns = min(most, max(16, triton.next_power_of_2(sizes.D)))
-    tile = chosen("post_bwd_kernel", x, sizes.N, 0, Tile(16, columns))
+    columns = min(64, max(16, triton.next_power_of_2(sizes.D)))
+    by_rule = Tile(16 if sizes.N <= 4 else 8, columns)  # every stream's tile is in registers
+    tile = chosen("post_bwd_kernel", x, sizes.N, 0, by_rule)
     chunk = column_chunk(tile, sizes.D)
     with on_device(x):
         partial = Partial(sizes.T, sizes.D, tile, chunk, out)

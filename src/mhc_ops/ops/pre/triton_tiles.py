@@ -52,15 +52,15 @@ _MAIN_ONE_BLOCK = {
     "gfx942": (Tile(64, 64, 4, 2), Tile(32, 64, 4, 2), Tile(32, 64, 4, 2)),
 }
 _MAIN_BLOCKS = {
-    "sm_80": (Tile(32, 32, 8, 2), Tile(16, 32, 8, 2), Tile(16, 32, 8, 2)),
+    "sm_80": (Tile(32, 32, 8, 3), Tile(16, 32, 8, 2), Tile(16, 32, 8, 2)),
     "sm_90": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(16, 32, 8, 2)),
     "sm_100": (Tile(64, 64, 8, 2), Tile(32, 64, 8, 2), Tile(16, 64, 8, 2)),
     "gfx942": (Tile(64, 64, 4, 2), Tile(32, 64, 4, 2), Tile(32, 32, 4, 2)),
 }
 _BOUNDARY = {
-    "sm_80": (Tile(16, 64, 4, 2), Tile(16, 64, 4, 2), Tile(16, 32, 4, 2)),
-    "sm_90": (Tile(64, 32, 8, 2), Tile(64, 32, 8, 2), Tile(16, 32, 4, 2)),
-    "sm_100": (Tile(64, 32, 8, 2), Tile(64, 32, 8, 2), Tile(16, 32, 4, 2)),
+    "sm_80": (Tile(16, 64, 4, 2), Tile(16, 64, 4, 2), Tile(16, 32, 8, 2)),
+    "sm_90": (Tile(64, 32, 8, 2), Tile(64, 32, 8, 2), Tile(16, 32, 8, 2)),
+    "sm_100": (Tile(64, 32, 8, 2), Tile(64, 32, 8, 2), Tile(16, 32, 8, 2)),
     "gfx942": (Tile(16, 64, 4, 2), Tile(16, 64, 4, 2), Tile(16, 32, 4, 2)),
 }
 
@@ -68,7 +68,7 @@ _BOUNDARY = {
 def mix_tile(target: str, dim: int, features: int, x_pieces: int) -> Tile:
     """Of x @ phi^T in the forward."""
     blocks = _blocks(features)[1]
-    weight = _weight(dim, features, x_pieces + (x_pieces > 1 and blocks > 1))
+    weight = _weight(dim, features, x_pieces + (x_pieces > 1 and blocks > 1) + 2 * (blocks > 3))
     return _MIX[target][weight]
 
 
@@ -134,7 +134,7 @@ def narrowed(tile: Tile, dim: int) -> Tile:
 
 
 def _weight(dim: int, features: int, x_pieces: int) -> int:
-    return min(2, x_pieces - 1 + 2 * (dim % 16 != 0) + (features > _MOST_FEATURES))
+    return min(2, x_pieces - 1 + 2 * (dim % 16 != 0) + 2 * (features > _MOST_FEATURES))
 
 
 def _blocks(features: int) -> tuple[int, int]:
