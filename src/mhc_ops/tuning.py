@@ -4,11 +4,13 @@ Imported by that command and by benchmarks alone; needs the extra [gpu].
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from triton import OutOfResources
 
 from . import (
     mhc_post_backward,
@@ -18,8 +20,8 @@ from . import (
     mhc_pre_backward,
     mhc_pre_forward,
 )
-from .ops.common.triton_host import Tile
-from .ops.common.triton_table import CANDIDATES, Key, key, trying
+from .ops.common.triton_host import Tile, target
+from .ops.common.triton_table import Key, candidates, key, trying
 from .testing import make_post_inputs, make_post_pre_inputs, make_pre_inputs
 
 Call = Callable[[], Any]
@@ -35,11 +37,14 @@ class Shape(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """The best tile of one kernel at one shape, and the microseconds of every candidate."""
+    """The best tile of one kernel at one shape, and the microseconds of every tile tried.
+
+    None stands for the tile that the rule chooses.
+    """
 
     key: Key
-    tile: Tile
-    times: dict[Tile, float]
+    tile: Tile | None
+    times: dict[Tile | None, float]
 
 
 class Stopwatch:
@@ -65,19 +70,25 @@ class Stopwatch:
 
 
 def tune(shape: Shape, tokens: int, device: torch.device, timer: Timer) -> Iterator[Tuned]:
-    """The best of each kernel's candidates, by the time of the operator that launches it.
+    """The best of the rule's tile and each kernel's candidates, by the time of the operator that
+    launches it.
 
-    A kernel tuned before keeps its best tile while the next one is measured.
+    A kernel tuned before keeps its best tile while the next one is measured. A candidate that takes
+    more shared memory than the device has is passed over.
     """
     best: dict[Key, Tile] = {}
     for kernel, x, rows, call in _calls(shape, tokens, device):
         entry = key(kernel, x, shape.streams, rows)
-        times = {}
-        for tile in CANDIDATES[kernel]:
-            with trying({**best, entry: tile}):
+        times: dict[Tile | None, float] = {}
+        with trying(best):
+            times[None] = timer(call)
+        for tile in candidates(kernel, target(device)):
+            with suppress(OutOfResources), trying({**best, entry: tile}):
                 times[tile] = timer(call)
-        best[entry] = min(times, key=lambda tile: times[tile])
-        yield Tuned(entry, best[entry], times)
+        fastest = min(times, key=lambda tile: times[tile])
+        if fastest is not None:
+            best[entry] = fastest
+        yield Tuned(entry, fastest, times)
 
 
 def _calls(

@@ -1,6 +1,6 @@
 """Compile the launches of plans.py for GPUs that are not here.
 
-python -m tests.triton.compile_all sm_90 [..] [--quick] [--json]
+python -m tests.triton.compile_all sm_90 [..] [--quick] [--json] [--kernel post_bwd_kernel]
 python -m tests.triton.compile_all --page       # every target; renews the table of docs/gpu.md
 """
 
@@ -15,12 +15,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
 _BEGIN, _END = "<!-- compiled -->", "<!-- /compiled -->"
 
 
-def rows(target, cases):
+def rows(target, cases, kernel=None):
+    """What the launches of `cases` compile to, each once; of one kernel, or of all."""
     known = {}
     for name, run in cases.items():
         for launch in offline.launches(target, run):
             key = (launch.kernel, offline.specialisation(launch))
-            if key in known:
+            if key in known or kernel not in (None, launch.kernel.__name__):
                 continue
             built = offline.build(target, launch)
             tile = [launch.constants[k] for k in ("BT", "BK", "BD", "BF") if k in launch.constants]
@@ -61,12 +62,15 @@ def renewed(page, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", default=list(offline.TARGETS))
+    parser.add_argument("--kernel", help="launches of this kernel alone")
     parser.add_argument("--quick", action="store_true", help="every kernel once")
     parser.add_argument("--json", action="store_true", help="all rows, machine-readable")
     parser.add_argument("--page", action="store_true", help="renew the table of docs/gpu.md")
     options = parser.parse_args()
-    cases = plans.QUICK if options.quick or options.page else plans.ALL | plans.CANDIDATES
-    found = {target: rows(target, cases) for target in options.targets}
+    found = {}
+    for target in options.targets:
+        more = {} if options.quick or options.page else plans.ALL | plans.candidates(target)
+        found[target] = rows(target, plans.QUICK | more, options.kernel)
     if options.page:
         PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
     elif options.json:

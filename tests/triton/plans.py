@@ -173,8 +173,12 @@ ALL = {
     "sinkhorn N=4, in segments": lambda: run_sinkhorn(4, num_iters=100),
     **{f"lite N={n}": lambda n=n: run_lite(n) for n in (2, 3, 5, 6)},
 }
-CANDIDATES = {
-    f"{kernel} {tuple(tile)}": candidate(kernel, tile)
-    for kernel, tiles in triton_table.CANDIDATES.items()
-    for tile in tiles
-}
+
+
+def candidates(target):
+    """Every tile that `mhc-ops tune` may choose on this target."""
+    return {
+        f"{kernel} {tuple(tile)}": candidate(kernel, tile)
+        for kernel in triton_table.KERNELS
+        for tile in triton_table.candidates(kernel, target)
+    }
