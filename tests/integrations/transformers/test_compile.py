@@ -37,19 +37,31 @@ def test_a_training_step_in_one_graph(family, tokens):
         assert distance(gradients[name], gradient) <= 1e-6, name
 
 
+# Dynamo's own, where a forward of glm5_next is traced again.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.long
 def test_whole_models_and_the_way_back(family, tokens):
-    """With the default backend; a compiled model follows accelerate() and restore()."""
+    """With the default backend; a compiled model follows accelerate(), eval() and restore().
+
+    Compiling alone moves the unpatched model's gradients (the bound allows for as much), and gives
+    zeros to parameters that no gradient reaches.
+    """
     model = random_model(family)
-    unpatched = step(model, tokens)
+    eager = step(model, tokens)
     compiled = torch.compile(model)
-    assert distance(step(compiled, tokens)[0], unpatched[0]) <= 1e-5
+    unpatched = step(compiled, tokens)
     accelerate(compiled)
     logits, gradients = step(compiled, tokens)
-    assert distance(logits, unpatched[0]) <= 1e-5
-    for name, gradient in unpatched[1].items():
-        assert distance(gradients[name], gradient) <= 5e-5, name
-    assert torch.equal(step(restore(model), tokens)[0], unpatched[0])
+    assert distance(logits, eager[0]) <= 1e-5
+    assert gradients.keys() == unpatched[1].keys() >= eager[1].keys()
+    for name, gradient in eager[1].items():
+        compiling = distance(unpatched[1][name], gradient)
+        assert distance(gradients[name], gradient) <= 5e-5 + compiling, name
+    with torch.no_grad():
+        inferred = compiled.eval()(tokens).logits
+        assert distance(inferred, restore(model)(tokens).logits) <= 1e-5
+    assert torch.equal(step(model.train(), tokens)[0], eager[0])
+    assert torch.equal(step(compiled, tokens)[0], unpatched[0])  # the first graph again
 
 
 def calls(graph):
