@@ -13,7 +13,7 @@ from ..version import __version__
 from .gains import gains_of
 from .journal import FORMAT, Journal, journal_file
 from .statistics import LayerStatistics, gradient_norms
-from .tensorboard import open_writer, write_scalars
+from .tensorboard import write_scalars, writer_class
 
 
 class Monitor:
@@ -71,8 +71,9 @@ class Monitor:
         self._seen: dict[HyperConnection, LayerStatistics] = {}
         self._observer = _Observer(self)
         file = journal_file(path)
-        self._writer = open_writer(file.parent, tensorboard)
-        self._journal = Journal(file)
+        writer = writer_class(tensorboard)
+        self._journal = Journal(file)  # makes the folder, or says why it cannot
+        self._writer = None if writer is None else writer(log_dir=str(file.parent))
         self._closed = False
         self._journal.write(
             {

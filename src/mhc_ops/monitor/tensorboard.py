@@ -1,13 +1,12 @@
 """The same numbers for TensorBoard, where it is installed."""
 
-from pathlib import Path
 from typing import Any
 
 from ..errors import UnsupportedError
 
 
-def open_writer(folder: Path, wanted: bool | None) -> Any:
-    """A SummaryWriter for `folder`; None where it is not wanted, or not asked for and absent.
+def writer_class(wanted: bool | None) -> Any:
+    """SummaryWriter; None where it is not wanted, or not asked for and absent.
 
     Raises UnsupportedError where it is asked for (`wanted` True) and the package is absent.
     """
@@ -22,7 +21,7 @@ def open_writer(folder: Path, wanted: bool | None) -> Any:
             "Monitor: tensorboard=True needs the package tensorboard; install it with: "
             "pip install 'mhc-ops[monitor]', or leave the argument out for the JSONL alone."
         ) from None
-    return SummaryWriter(log_dir=str(folder))
+    return SummaryWriter
 
 
 def write_scalars(writer: Any, record: dict[str, Any]) -> None:
