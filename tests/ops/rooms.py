@@ -14,6 +14,11 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 IMPLS = ["triton"] if INTERPRETED else ["reference", "torch", "cpu"]
 
 
+def affordable(tokens, streams, dim):
+    """Whether a drawn input of this size takes the interpreter seconds and not minutes."""
+    return not INTERPRETED or (streams * dim <= 4200 and tokens * streams * dim <= 65_000)
+
+
 def named(request):
     """The implementation that a test is parametrised with; without its library it cannot run."""
     missing = _native.obstacle() if request.param == "cpu" else None

@@ -44,7 +44,7 @@ PARTS = {
     ],
     "kernels": ["tests/triton/interpreted_kernels.py"],
 }
-SMALL = "triton and not 2560 and not published_sizes"  # the interpreter takes minutes for those
+SMALL = "triton and not published_sizes"  # the interpreter takes minutes for those
 ROOMS = sorted(p.name for p in (ROOT / OPS).iterdir() if list(p.glob("test_*.py")))
 
 
