@@ -28,7 +28,7 @@ def _cells(N: tl.constexpr, NP: tl.constexpr, BT: tl.constexpr, T, ROWS_LAST: tl
 def _softmax(logits, at, inside, ok, temperature, NP: tl.constexpr, N: tl.constexpr):
     z = tl.load(logits + at, mask=ok, other=0.0)
     z = tl.where((tl.arange(0, NP) < N)[None, None, :], z, float("-inf"))
-    top = tl.max(z, 2, keep_dims=True)
+    top = tl.max(tl.where(z == z, z, float("-inf")), 2, keep_dims=True)  # NaN reaches e through z
     e = tl.exp(tl.div_rn(z - top, temperature))
     return tl.where(inside, tl.div_rn(e, tl.sum(e, 2, keep_dims=True)), 0.0)
 
@@ -39,7 +39,7 @@ def _divisor(h, AXIS: tl.constexpr, eps, MODE: tl.constexpr):
     if MODE == "add":
         total += eps
     elif MODE == "clamp":
-        total = tl.maximum(total, eps)
+        total = tl.maximum(total, eps, propagate_nan=tl.PropagateNan.ALL)
     return total
 
 
