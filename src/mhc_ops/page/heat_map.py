@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from .frame import BASE, LEFT, SPAN, TOP, WIDTH, figure, labels
 from .scales import Scale, colour
 from .svg import number, tag, text
 
-WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 72, 74, 14, 44
+_RIGHT = 74  # the scale of colours is there
 _BANDS = 24
 
 
@@ -28,34 +28,23 @@ def heat_map(
     row_titles, column_titles: names for the cells, where they are longer than those at the axes.
     column_ticks: the columns with a name at the axis; about seven, evenly, by default.
     """
-    width = (WIDTH - LEFT - RIGHT) / len(columns)
-    height = (HEIGHT - TOP - BOTTOM) / len(rows)
+    width = (WIDTH - LEFT - _RIGHT) / len(columns)
+    height = SPAN / len(rows)
     parts = []
     for r, values in enumerate(cells):
-        top = HEIGHT - BOTTOM - (r + 1) * height
+        top = BASE - (r + 1) * height
         name = row_titles[r] if row_titles else rows[r]
         for c, value in enumerate(values):
             column = column_titles[c] if column_titles else columns[c]
             title = f"{name}, {column}: {number(value, 6)}"
             parts.append(_cell(value, scale, LEFT + c * width, top, width, height, title))
     for r in _some(len(rows), 8):
-        parts.append(
-            text(rows[r], LEFT - 8, HEIGHT - BOTTOM - (r + 0.5) * height + 4, anchor="end")
-        )
+        parts.append(text(rows[r], LEFT - 8, BASE - (r + 0.5) * height + 4, anchor="end"))
     for c in column_ticks or _some(len(columns), 7):
-        parts.append(text(columns[c], LEFT + (c + 0.5) * width, HEIGHT - BOTTOM + 18))
-    parts.append(text(x_label, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "label"))
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    turn = f"translate(12 {middle:.1f}) rotate(-90)"
-    parts.append(tag("g", text(y_label, 0, 0, "label"), transform=turn))
-    parts.append(_legend(scale, WIDTH - RIGHT + 14, TOP, HEIGHT - TOP - BOTTOM))
-    return tag(
-        "svg",
-        parts,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_label=f"{y_label} by {x_label}",
-    )
+        parts.append(text(columns[c], LEFT + (c + 0.5) * width, BASE + 18))
+    parts.append(labels(x_label, y_label, _RIGHT))
+    parts.append(_legend(scale, WIDTH - _RIGHT + 14, TOP, SPAN))
+    return figure(parts, f"{y_label} by {x_label}")
 
 
 def matrix(values: Sequence[Sequence[float]], scale: Scale, name: str) -> str:

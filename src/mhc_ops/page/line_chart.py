@@ -4,12 +4,24 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from .frame import (
+    BASE,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    across,
+    figure,
+    labels,
+    legend,
+    level,
+    value_axis,
+)
 from .scales import Scale, scale_of
 from .style import CSS
 from .svg import number, tag, text
 
-WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 72, 16, 14, 44
 MOST_DOTS = 120
 
 
@@ -42,15 +54,13 @@ def line_chart(
     Points that are not finite, and those below a log axis, are left out and counted under it.
     """
     drawn = _draw(lines, x_label, y_label, log, least_span, mark, names)
-    legend = "".join(
-        tag("span", tag("i", class_=f"key {_look(line)}") + escape(line.name)) for line in lines
-    )
     note = (
         tag("span", f"{drawn.hidden} points not drawn (zero, NaN or infinite)", class_="warn")
         if drawn.hidden
         else ""
     )
-    return drawn.svg("") + tag("div", legend + note, class_="legend")
+    keys = [(line.name, _look(line)) for line in lines]
+    return figure(drawn.parts, drawn.label) + legend(keys, note)
 
 
 def line_picture(
@@ -72,23 +82,14 @@ def line_picture(
         y = TOP + 12.0 + 18 * row
         key = tag("line", x1=WIDTH - 160, x2=WIDTH - 136, y1=y, y2=y, class_=f"line {_look(line)}")
         parts += [key, text(line.name, WIDTH - 128, y + 4, "label", "start")]
-    return drawn.svg("".join(parts), xmlns="http://www.w3.org/2000/svg") + "\n"
+    whole = figure(parts + drawn.parts, drawn.label, xmlns="http://www.w3.org/2000/svg")
+    return whole + "\n"
 
 
 class _Drawing(NamedTuple):
     parts: list[str]
     label: str
     hidden: int
-
-    def svg(self, more: str, **attributes: str) -> str:
-        return tag(
-            "svg",
-            [more, *self.parts],
-            viewBox=f"0 0 {WIDTH} {HEIGHT}",
-            role="img",
-            aria_label=self.label,
-            **attributes,
-        )
 
 
 def _draw(
@@ -108,8 +109,7 @@ def _draw(
     plot = _Plot(x, y)
     parts = [plot.axes(x_label, y_label, whole=all(float(v).is_integer() for v in xs))]
     if mark is not None and y.shows(mark):
-        at = plot.y(mark)
-        parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="mark"))
+        parts.append(across(plot.y(mark), "mark"))
     hidden = 0
     for line in lines:
         hidden += sum(not y.shows(v) for v in line.ys)
@@ -129,33 +129,17 @@ class _Plot(NamedTuple):
         return LEFT + (WIDTH - LEFT - RIGHT) * self.xs.at(value)
 
     def y(self, value: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * self.ys.at(value)
+        return level(self.ys, value)
 
     def axes(self, x_label: str, y_label: str, whole: bool) -> str:
-        parts = []
-        for tick in self.ys.ticks():
-            at = self.y(tick)
-            parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
-            parts.append(text(self.ys.tick_text(tick), LEFT - 8, at + 4, anchor="end"))
+        parts = [value_axis(self.ys)]
         for tick in self.xs.ticks(6):
             if whole and abs(tick - round(tick)) > 1e-9:
                 continue
             at = self.x(tick)
-            base = HEIGHT - BOTTOM
-            parts.append(tag("line", x1=at, x2=at, y1=base, y2=base + 5, class_="axis"))
-            parts.append(text(self.xs.tick_text(tick), at, base + 19))
-        base = HEIGHT - BOTTOM
-        parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=base, y2=base, class_="axis"))
-        parts.append(text(x_label, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "label"))
-        middle = (TOP + HEIGHT - BOTTOM) / 2
-        parts.append(
-            tag(
-                "g",
-                text(y_label, 0, 0, "label"),
-                transform=f"translate(12 {middle:.1f}) rotate(-90)",
-            )
-        )
-        return "".join(parts)
+            parts.append(tag("line", x1=at, x2=at, y1=BASE, y2=BASE + 5, class_="axis"))
+            parts.append(text(self.xs.tick_text(tick), at, BASE + 19))
+        return "".join([*parts, across(BASE, "axis"), labels(x_label, y_label)])
 
     def line(self, line: Line, names: Sequence[str]) -> str:
         pieces: list[list[tuple[float, float, int]]] = [[]]

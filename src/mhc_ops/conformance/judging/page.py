@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from ...page.bar_chart import legend
 from ...page.document import document
+from ...page.frame import legend
 from ...page.scales import scale_of
 from ...page.sections import section, table_of, tiles_of
 from ...page.svg import number, tag, text
@@ -134,7 +134,7 @@ def _three_errors(found: Judgement) -> str:
     label = "largest errors of three"
     box = f"0 0 {width} {height}"
     svg = tag("svg", parts, viewBox=box, class_="dots", role="img", aria_label=label)
-    keys = legend([(name, colour) for _, name, colour in _SERIES])
+    keys = legend([(name, f"s{colour}") for _, name, colour in _SERIES])
     lead = (
         "Allowed is one rounding to the output's dtype, the error of float32 eager torch on the "
         "same values, and what another order of the same additions may cost."
