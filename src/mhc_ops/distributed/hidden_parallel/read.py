@@ -114,33 +114,30 @@ def mhc_pre_sinkhorn(
         op, norm_eps, hc_eps, post_eps, num_iters, eps, eps_mode, order, temperature,
         precision, convention,
     )  # fmt: skip
-    inputs = (x, phi, alpha, bias, gamma)
-    refuse_dtensors(op, *inputs)
-    check_with_sinkhorn(*inputs, op)
-    h_in, h_post, h_res, handed_on = _read(op, inputs, numbers, steps, group)
+    h_in, h_post, h_res, handed_on = _read(op, (x, phi, alpha, bias, gamma), numbers, steps, group)
     turned: Any = reoriented(h_res, x, convention)
     return MhcPreSinkhorn(h_in, h_post, turned, handed_on)
 
 
 def _read(
     op: str,
-    inputs: Sequence[Any],
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None],
     numbers: PreNumbers,
     steps: SinkhornNumbers | None,
     group: Group,
 ) -> tuple[Any, ...]:
     refuse_dtensors(op, *inputs)
-    sizes = check_forward(inputs[0], inputs[1], inputs[2], inputs[3], inputs[4], op)
+    check = check_forward if steps is None else check_with_sinkhorn
+    sizes = check(*inputs, op)
     channels = sizes.D * group_size(op, group)
-    h_in, h_post, h_res, handed_on = _read_function(*inputs, numbers, steps, group, channels)
+    h_in, h_post, h_res, handed_on = _read_function(*inputs, sizes, numbers, steps, group, channels)
     return h_in, h_post, h_res if sizes.R else None, handed_on
 
 
 class _ReadFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor | None, ...]:
-        x, phi, alpha, bias, gamma, numbers, steps, group, channels = args
-        sizes = check_forward(x, phi, alpha, bias, gamma)
+        x, phi, alpha, bias, gamma, sizes, numbers, steps, group, channels = args
         with without_autocast(x):
             means, mixes = blocked.token_sums(sizes, x, phi, gamma, numbers)
             share = (means * (sizes.D / channels)).to(phi.dtype)
@@ -152,7 +149,7 @@ class _ReadFunction(torch.autograd.Function):
         h_res = logits if steps is None else sinkhorn_forward(logits, **steps._asdict()).h_res
         saved = (out.inv_rms, out.h_mix, out.h_pre, out.h_post)
         ctx.save_for_backward(x, phi, alpha, gamma, *saved, None if steps is None else logits)
-        ctx.sizes, ctx.numbers, ctx.steps, ctx.group, ctx.channels = (sizes, *args[5:])
+        ctx.sizes, ctx.numbers, ctx.steps, ctx.group, ctx.channels = args[5:]
         ctx.set_materialize_grads(False)
         return out.h_in, out.h_post, h_res, x.view_as(x)
 
@@ -164,7 +161,7 @@ class _ReadFunction(torch.autograd.Function):
         *of_gates, grad_x_post = (settled(g) for g in grads)
         needed = [*ctx.needs_input_grad[:5]]
         if all(g is None for g in of_gates):
-            return (grad_x_post if needed[0] else None, *(None,) * 8)
+            return (grad_x_post if needed[0] else None, *(None,) * 9)
         if len(alpha) == 2:
             of_gates[2] = None
         grad_h_in, grad_h_post, grad_h_res = zeros_for_unused(x, phi, alpha, h_post, *of_gates)
@@ -193,7 +190,7 @@ class _ReadFunction(torch.autograd.Function):
                 out,
                 (ctx.channels, settled(total)),
             )
-        return (*out, None, None, None, None)
+        return (*out, *(None,) * 5)
 
 
 _read_function: Any = torch.compiler.disable(_ReadFunction.apply)
