@@ -56,6 +56,17 @@ class Golden(NamedTuple):
     expected: TensorSet
     truth: TensorSet
 
+    @property
+    def given(self) -> dict[str, Tensor | None]:
+        """Every input of the operator by name; None where it is left out."""
+        names = OPERATORS[str(self.inputs.op)].names("input")
+        return {name: self.inputs.tensors.get(name) for name in names}
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Every attribute of the operator by name, defaults included."""
+        return attributes(OPERATORS[str(self.inputs.op)], self.inputs.attrs)
+
 
 class _Sizes:
     """Sizes by symbol, where a table's symbolic shapes find theirs."""

@@ -11,8 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from mhc_ops.aclnn.host import attributes
-from mhc_ops.aclnn.spec import OPERATORS
 from mhc_ops.conformance.adapters import Adapter, Wanted
 from mhc_ops.conformance.cases import Case
 from mhc_ops.conformance.goldens import Golden
@@ -42,8 +40,7 @@ def test_same_bits_twice(adapter: Adapter, case: Case, golden: Golden) -> None:
 
 
 def _run(adapter: Adapter, case: Case, golden: Golden) -> dict[str, Tensor]:
-    table = OPERATORS[case.op]
-    inputs = {name: golden.inputs.tensors.get(name) for name in table.names("input")}
+    inputs = golden.given
     free = NO_CONTRACT.get(case.op, ())
     wanted = {
         name: Wanted(t.dtype, tuple(t.shape))
@@ -52,7 +49,7 @@ def _run(adapter: Adapter, case: Case, golden: Golden) -> dict[str, Tensor]:
     }
     kept = {name: None if t is None else t.clone() for name, t in inputs.items()}
     try:
-        results = adapter.run(case.op, inputs, attributes(table, golden.inputs.attrs), wanted)
+        results = adapter.run(case.op, inputs, golden.attrs, wanted)
     except UnsupportedError as error:
         pytest.skip(str(error))
     for name, t in inputs.items():

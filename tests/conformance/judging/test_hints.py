@@ -8,7 +8,7 @@ from mhc_ops.aclnn.spec import OPERATORS
 from mhc_ops.conformance.judging import judge_golden
 from mhc_ops.conformance.judging.hints import NEARER
 from mhc_ops.conformance.judging.mistakes import MISTAKES
-from tests.conformance.judging.wrong import computed, cut, inputs_of, rms_of, telling
+from tests.conformance.judging.wrong import computed, cut, rms_of, telling
 
 PRE, BACK = "MhcPre", "MhcPreBackward"
 SHAPES = [{}, {"T": 200, "D": 64}, {"T": 33, "n": 6, "D": 128}]
@@ -266,7 +266,7 @@ def test_two_mistakes_in_different_outputs_are_both_named():
 @pytest.mark.parametrize(("dtype", "bits"), [("BFLOAT16", 16), ("FLOAT16", 13)])
 def test_truncation_is_named(op, output, dtype, bits, sizes):
     golden = telling(op, dtype, **sizes)
-    wide = {n: t.float() for n, t in inputs_of(golden).items() if t is not None}
+    wide = {n: t.float() for n, t in golden.given.items() if t is not None}
     exact = computed(golden, inputs=wide, outputs=torch.float32)[output]
     results = computed(golden)
     results[output] = cut(exact, bits).to(results[output].dtype)

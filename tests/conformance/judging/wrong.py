@@ -2,7 +2,6 @@
 
 import torch
 
-from mhc_ops.aclnn.host import attributes
 from mhc_ops.aclnn.spec import OPERATORS
 from mhc_ops.conformance import parse_case
 from mhc_ops.conformance.adapters import Ours, Wanted
@@ -33,11 +32,6 @@ def telling(op, dtype="BFLOAT16", attrs=None, seed=0, **sizes):
     return make_golden(parse_case(entry | {"attrs": dict(case.attrs), "value_range": ranges}))
 
 
-def inputs_of(golden):
-    names = OPERATORS[golden.truth.op].names("input")
-    return {name: golden.inputs.tensors.get(name) for name in names}
-
-
 def computed(golden, impl="auto", inputs=(), outputs=None, names=None, **attrs):
     """What an implementation gives, on inputs and attributes changed as told.
 
@@ -49,8 +43,7 @@ def computed(golden, impl="auto", inputs=(), outputs=None, names=None, **attrs):
         for n, t in golden.expected.tensors.items()
         if names is None or n in names
     }
-    values = attributes(OPERATORS[op], golden.inputs.attrs) | attrs
-    return Ours(impl).run(op, inputs_of(golden) | dict(inputs), values, wanted)
+    return Ours(impl).run(op, golden.given | dict(inputs), golden.attrs | attrs, wanted)
 
 
 def rms_of(golden):

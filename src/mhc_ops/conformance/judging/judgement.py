@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ...aclnn.host import attributes
 from ...aclnn.spec import OPERATORS
 from ...testing.budgets import allowed_errors, max_error, round_to
 from ..adapters import Ours, Wanted, eager_float32
@@ -143,9 +142,7 @@ def judge_golden(
     """
     check_criterion(criterion, NAMES)
     op = str(golden.truth.op)
-    table = OPERATORS[op]
-    attrs = attributes(table, golden.inputs.attrs)
-    inputs = {name: golden.inputs.tensors.get(name) for name in table.names("input")}
+    attrs, inputs = golden.attrs, golden.given
     held = {name: results[given] for name, given in by_output(op, results).items()}
     unjudged = NO_CONTRACT.get(op, ())
     judged = [name for name in golden.expected.tensors if name not in unjudged]
