@@ -1,6 +1,7 @@
 """What the rooms' own tests do not reach of the Triton kernels; run by test_interpreted.py."""
 
 import importlib
+import json
 import math
 import os
 
@@ -253,6 +254,10 @@ def test_the_command_writes_a_table_that_is_read_back(monkeypatch, tmp_path, cap
     shown = capsys.readouterr().out
     assert "by rule" in shown
     assert str(path) in shown.replace("\n", "")
+    assert main([*command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tiles"]
+    found = {r["kernel"]: tuple(r[name] for name in triton_host.Tile._fields) for r in rows}
+    assert found == {k: t or (None,) * 4 for k, t in Timer().fastest().items()}
     best = {k: t for k, t in Timer().fastest().items() if t is not None}
     assert {k.kernel: t for k, t in triton_table.read(path, cpu).items()} == best
 

@@ -1,9 +1,7 @@
 """mhc-ops tune: measure the Triton kernels' tiles on this GPU and write them as a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import torch
 import typer
@@ -12,9 +10,6 @@ from ..errors import ArgumentError, FileError
 from ..impls import obstacle
 from ..types import Impl
 from .output import GOOD, JsonFlag, console, print_json, progress, table
-
-if TYPE_CHECKING:
-    from ..ops.common.triton_host import Tile
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -41,7 +36,7 @@ def tune(
     if not out.absolute().parent.is_dir():
         raise FileError(f"tune: --out {out} lies in no folder that exists; make it first.")
     from .. import tuning
-    from ..ops.common import triton_table
+    from ..ops.common import triton_host, triton_table
 
     timer = tuning.Stopwatch(where)
     found: list[tuning.Tuned] = []
@@ -54,24 +49,22 @@ def tune(
                 step()
     better = {t.key: t.tile for t in found if t.tile is not None}
     triton_table.write(out, where, better, {t.key: t.times[t.tile] for t in found})
-    rows = [_row(t.key._asdict(), t.tile, t.times) for t in found]
+    by_rule = dict.fromkeys(triton_host.Tile._fields)
+    rows = [
+        t.key._asdict()
+        | (by_rule if t.tile is None else t.tile._asdict())
+        | {"microseconds": t.times[t.tile], "microseconds_by_rule": t.times[None]}
+        for t in found
+    ]
     if as_json:
         print_json({"out": str(out), "device": triton_table.device_name(where), "tiles": rows})
         return GOOD
     show = console()
-    show.print(table([*rows[0]], ([str(value) for value in row.values()] for row in rows)))
+    cells = (["by rule" if value is None else str(value) for value in row.values()] for row in rows)
+    show.print(table([*rows[0]], cells))
     show.print("by rule: no candidate was faster, and the table leaves the kernel out.")
     show.print(f"{out}; to use it: {triton_table.VARIABLE}={out}")
     return GOOD
-
-
-def _row(
-    key: dict[str, object], tile: Tile | None, times: dict[Tile | None, float]
-) -> dict[str, object]:
-    """One kernel's line: its best tile, and the time of the rule's beside that tile's."""
-    shown = "by rule" if tile is None else "x".join(map(str, tile[:2]))
-    how = {"tile": shown, "warps": tile and tile.warps, "stages": tile and tile.stages}
-    return key | how | {"microseconds": times[tile], "microseconds_by_rule": times[None]}
 
 
 def _gpu(name: str) -> torch.device:

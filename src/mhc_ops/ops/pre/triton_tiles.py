@@ -134,7 +134,7 @@ def narrowed(tile: Tile, dim: int) -> Tile:
 
 
 def _weight(dim: int, features: int, x_pieces: int) -> int:
-    return min(2, x_pieces - 1 + 2 * (dim % 16 != 0) + 2 * (features > _MOST_FEATURES))
+    return min(2, x_pieces - 1 + 2 * (dim % 16 != 0 or features > _MOST_FEATURES))
 
 
 def _blocks(features: int) -> tuple[int, int]:
