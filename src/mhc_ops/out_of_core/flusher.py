@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from .place import opened
 from .progress import Progress
 
 SECONDS = 30.0  # between two flushes
@@ -48,8 +49,5 @@ class Flusher:
 def flush(files: Iterable[Path]) -> None:
     """Wait until the files are on the disk."""
     for path in files:
-        file = os.open(path, os.O_RDWR)
-        try:
+        with opened(path, os.O_RDWR) as file:
             os.fsync(file)
-        finally:
-            os.close(file)

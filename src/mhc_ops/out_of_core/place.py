@@ -2,7 +2,10 @@
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -99,6 +102,16 @@ class Sink:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+@contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """A file by its number, closed afterwards."""
+    file = os.open(path, flags, 0o666)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def as_bytes(tensor: Tensor) -> memoryview:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..tensorfile import Blank, Stored
 from .operation import Operation
-from .place import Place, Source, as_bytes, read_at
+from .place import Place, Source, as_bytes, opened, read_at
 from .sums import SumLayout
 
 
@@ -65,11 +65,8 @@ class Plan:
 
 def _read(stored: Stored) -> Tensor:
     tensor = torch.empty(stored.shape, dtype=stored.dtype)
-    file = os.open(stored.file, os.O_RDONLY)
-    try:
+    with opened(stored.file, os.O_RDONLY) as file:
         read_at(file, as_bytes(tensor), stored.offset)
-    finally:
-        os.close(file)
     return tensor
 
 

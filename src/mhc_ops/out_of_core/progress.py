@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FileError
-from .place import as_bytes, read_at, write_at
+from .place import as_bytes, opened, read_at, write_at
 
 _HEADER = struct.Struct("<q36s")  # tokens, boot
 _ROOM = 64  # bytes for a header
@@ -79,15 +79,12 @@ class Progress:
     def save(self, state: State) -> None:
         """Keep a state through a crash of the machine; the outputs are to be flushed before."""
         part = self._durable.with_suffix(".part")
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
+        with opened(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
             header = bytearray(_ROOM)
             _HEADER.pack_into(header, 0, state.tokens, b"")
             write_at(file, memoryview(header), 0)
             write_at(file, as_bytes(state.sums), _ROOM)
             os.fsync(file)
-        finally:
-            os.close(file)
         os.replace(part, self._durable)
         flush_folder(self._durable.parent)
 
@@ -100,13 +97,10 @@ class Progress:
         os.close(self._file)
 
     def _saved(self) -> State:
-        file = os.open(self._durable, os.O_RDONLY)
-        try:
+        with opened(self._durable, os.O_RDONLY) as file:
             header = bytearray(_ROOM)
             read_at(file, memoryview(header), 0)
             return State(_HEADER.unpack_from(header)[0], self._sums_at(file, _ROOM))
-        finally:
-            os.close(file)
 
     def _newest(self) -> int:
         return int(self._tokens_in(1) > self._tokens_in(0))
@@ -150,8 +144,5 @@ def reserve(file: int, size: int) -> None:
 
 def flush_folder(folder: Path) -> None:
     """Make renames in a folder durable."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
+    with opened(folder, os.O_RDONLY) as file:
         os.fsync(file)
-    finally:
-        os.close(file)

@@ -17,7 +17,7 @@ from .crew import Crew, Spawned
 from .flusher import Flusher, flush
 from .job import POLL, SUPERBLOCK, Job, Worker
 from .operation import Operation
-from .place import as_bytes, write_at
+from .place import as_bytes, opened, write_at
 from .plan import Plan
 from .progress import Progress, reserve
 from .scratch import Scratch
@@ -166,11 +166,8 @@ def _begin(scratch: Scratch, plan: Plan, run: Mapping[str, Any], resume: bool) -
     places = lay_out(scratch.output, plan.outputs, run["op"], run["attrs"])
     for path in {stored.file for stored in places.values()}:
         size = max(s.offset + s.nbytes for s in places.values() if s.file == path)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-        try:
+        with opened(path, os.O_WRONLY | os.O_CREAT) as file:
             reserve(file, size)
-        finally:
-            os.close(file)
     with closing(Progress(scratch.folder, plan.sums.nbytes)) as progress:
         progress.recover()
     scratch.describe(run)
@@ -230,11 +227,8 @@ def _stream(
 def _finish(plan: Plan, places: Mapping[str, Stored], progress: Progress) -> None:
     """Put the sums beside the rows, and wait until the disk has all."""
     for name, view in plan.sums.views(progress.state().sums).items():
-        file = os.open(places[name].file, os.O_WRONLY)
-        try:
+        with opened(places[name].file, os.O_WRONLY) as file:
             write_at(file, as_bytes(view), places[name].offset)
-        finally:
-            os.close(file)
     flush({stored.file for stored in places.values()})
 
 
