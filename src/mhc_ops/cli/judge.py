@@ -12,8 +12,17 @@ from ..conformance.goldens import read_golden
 from ..conformance.judging import Judgement, judge_golden, read_results, render_judgement
 from ..conformance.judging.judgement import NAMES, OutputJudgement
 from ..conformance.judging.measures import Group
-from ..errors import FileError
-from .output import GOOD, NOT_EQUAL, JsonFlag, console, mark, print_json, progress, table
+from .output import (
+    GOOD,
+    NOT_EQUAL,
+    JsonFlag,
+    console,
+    mark,
+    print_json,
+    progress,
+    table,
+    write_page,
+)
 
 
 def judge(
@@ -37,7 +46,7 @@ def judge(
     with progress(len(wanted.truth.tensors), "judging") as step:
         found = judge_golden(wanted, got, criterion, step)
     if html is not None:
-        _write(html, render_judgement(found, f"{results} by {golden}"))
+        write_page("judge", html, render_judgement(found, f"{results} by {golden}"))
     if as_json:
         print_json({**found.to_json(), "html": str(html) if html else None})
     else:
@@ -45,13 +54,6 @@ def judge(
         if html is not None:
             console().print(f"page {html}")
     return GOOD if found else NOT_EQUAL
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"judge: cannot write {path}: {error.strerror}.") from None
 
 
 def _print(out: Console, found: Judgement) -> None:

@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
+
+from ..errors import FileError
 
 GOOD, NOT_EQUAL, BAD_INPUT = 0, 1, 2
 
@@ -45,6 +48,14 @@ def print_json(value: Any) -> None:
         print(json.dumps(_plain(value), indent=1, allow_nan=False), flush=True)
     except BrokenPipeError as error:
         raise PipeClosed from error
+
+
+def write_page(command: str, path: Path, page: str) -> None:
+    """Write an HTML page, or FileError in one sentence."""
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"{command}: cannot write {path}: {error.strerror}.") from None
 
 
 def table(

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import FileError
 from ..monitor import Run, read_run, render_page
-from .output import GOOD, JsonFlag, console, print_json, table
+from .output import GOOD, JsonFlag, console, print_json, table, write_page
 
 
 def report(
@@ -23,10 +22,7 @@ def report(
     """Draw a recorded run: gains, residual maps, gates, defects, gradient norms."""
     found = read_run(run)
     page = out or found.path.with_name("report.html")
-    try:
-        page.write_text(render_page(found, title), encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"report: cannot write {page}: {error.strerror}.") from None
+    write_page("report", page, render_page(found, title))
     facts = _facts(found, page)
     if as_json:
         print_json(facts)
